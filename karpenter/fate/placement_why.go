@@ -1,0 +1,270 @@
+package fate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// words say what an obstacle is where nodes are counted: "2 lack cpu".
+var words = map[obstacle]string{
+	isGoing: "going", isNotReady: "not Ready", isCordoned: "cordoned",
+	selectorMismatch: "not selected by the pod's node selector or affinity",
+	volumeElsewhere:  "out of reach of its volume", taintUntolerated: "with a taint it does not tolerate",
+	portTaken: "with its host port taken", lacksRoom: "without room", podAffinity: "without the pods it needs beside it",
+	podAntiAffinity: "with pods it must not be beside", standingAntiAffinity: "with pods that refuse it",
+	topologySpread: "against its topology spread",
+}
+
+// explain says in one sentence why the pod finds no place: the single most telling obstacle on the nodes, then what
+// keeps each NodePool from helping.
+func (s *simulation) explain(g *guest) string {
+	if why := s.blocked(g); why != "" {
+		return why
+	}
+	return s.explainNodes(g) + s.explainLaunchers(g)
+}
+
+// A survey is how each Node stands to one guest.
+type survey struct {
+	found map[obstacle][]*site
+	// matching are the nodes that would take it by selector, taints and volumes, were they open.
+	matching map[obstacle][]*site
+	open     int
+}
+
+func (s *simulation) survey(g *guest) survey {
+	v := survey{found: map[obstacle][]*site{}, matching: map[obstacle][]*site{}}
+	for i := range s.sites {
+		st := &s.sites[i]
+		why := g.class.static[i]
+		if st.closed != fits {
+			if why == fits && g.volumeElsewhere(st) == nil {
+				v.matching[st.closed] = append(v.matching[st.closed], st)
+			}
+			v.found[st.closed] = append(v.found[st.closed], st)
+			continue
+		}
+		v.open++
+		if why == fits && g.volumeElsewhere(st) != nil {
+			why = volumeElsewhere
+		} else if why == fits {
+			why = s.check(g, st)
+		}
+		v.found[why] = append(v.found[why], st)
+	}
+	return v
+}
+
+func (s *simulation) explainNodes(g *guest) string {
+	v := s.survey(g)
+	// 1. A volume that is somewhere else.
+	if n := s.heldBy(g, &v); n != "" {
+		return n
+	}
+	// 2. Nothing to choose from.
+	if v.open == 0 {
+		return "no other node is Ready and schedulable" + v.counts(" (", ")")
+	}
+	// 3. It selects nodes, and none of them is open.
+	if len(v.found[selectorMismatch]) == v.open {
+		return explainSelection(g, &v)
+	}
+	// 4. One obstacle on all nodes that it selects.
+	if why, ok := v.single(); ok {
+		return s.describeAll(why, g, v.found[why])
+	}
+	return fmt.Sprintf("0 of %d nodes: ", len(s.sites)) + v.counts("", "")
+}
+
+// heldBy is the answer for a pod that its volume keeps from every open node.
+func (s *simulation) heldBy(g *guest, v *survey) string {
+	if len(v.found[volumeElsewhere]) == 0 || len(v.found[volumeElsewhere])+len(v.found[selectorMismatch]) < v.open {
+		return ""
+	}
+	return describeVolume(g.volumeElsewhere(v.found[volumeElsewhere][0]))
+}
+
+func describeVolume(n *volumeNeed) string {
+	if names := n.machines(); len(names) > 0 {
+		return "volume " + n.name + " is on the disk of " + strings.Join(names, ", ")
+	}
+	if zones := n.wantsZone(); zones != "" {
+		return "needs zone " + zones + " for volume " + n.name + "; no Ready node there has room for it"
+	}
+	return "volume " + n.name + " cannot be reached from any Ready node"
+}
+
+// explainSelection is the answer where the nodes that the pod selects take no pods, or there are none.
+func explainSelection(g *guest, v *survey) string {
+	if len(v.matching) == 0 {
+		return "no node matches " + selectedBy(g.pod)
+	}
+	if len(v.matching) == 1 && len(v.matching[isGoing]) > 0 {
+		return "the only nodes that match " + selectedBy(g.pod) + " are going: " + names(v.matching[isGoing])
+	}
+	var parts []string
+	for _, why := range sortedObstacles(v.matching) {
+		parts = append(parts, words[why]+": "+names(v.matching[why]))
+	}
+	return "the only nodes that match " + selectedBy(g.pod) + " take no pods (" + strings.Join(parts, "; ") + ")"
+}
+
+// selectedBy names what the pod selects nodes by.
+func selectedBy(pod *corev1.Pod) string {
+	var parts []string
+	if len(pod.Spec.NodeSelector) > 0 {
+		var pairs []string
+		for _, k := range sortedKeys(pod.Spec.NodeSelector) {
+			pairs = append(pairs, k+"="+pod.Spec.NodeSelector[k])
+		}
+		parts = append(parts, "its node selector "+strings.Join(pairs, ","))
+	}
+	if requiredNodeAffinity(pod) != nil {
+		parts = append(parts, "its node affinity")
+	}
+	return strings.Join(parts, " and ")
+}
+
+// single is the one obstacle of all open nodes that the pod selects, if there is but one.
+func (v *survey) single() (obstacle, bool) {
+	var one []obstacle
+	for why := range v.found {
+		if why > isCordoned && why != selectorMismatch {
+			one = append(one, why)
+		}
+	}
+	if len(one) != 1 {
+		return fits, false
+	}
+	return one[0], true
+}
+
+// counts lists how many nodes fail and how, in the obstacles' order, between the given words; empty without nodes.
+func (v *survey) counts(before, after string) string {
+	var parts []string
+	for _, why := range sortedObstacles(v.found) {
+		parts = append(parts, fmt.Sprintf("%d %s", len(v.found[why]), words[why]))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return before + strings.Join(parts, ", ") + after
+}
+
+func sortedObstacles(m map[obstacle][]*site) []obstacle {
+	var found []obstacle
+	for why := range m {
+		found = append(found, why)
+	}
+	slices.Sort(found)
+	return found
+}
+
+// names lists up to three nodes.
+func names(sites []*site) string {
+	var all []string
+	for i, st := range sites {
+		if i == 3 {
+			all = append(all, fmt.Sprintf("and %d more", len(sites)-3))
+			break
+		}
+		all = append(all, st.name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// describeAll words one obstacle that all the nodes share.
+func (s *simulation) describeAll(why obstacle, g *guest, sites []*site) string {
+	if why == lacksRoom {
+		return mostFree(g, sites)
+	}
+	if len(sites) == 1 {
+		return s.describe(why, g, sites[0])
+	}
+	return s.describe(why, g, sites[0]) + fmt.Sprintf(", and likewise on %d more", len(sites)-1)
+}
+
+// mostFree says what is lacking and where most of it is left. Where the nodes lack different things it says which.
+func mostFree(g *guest, sites []*site) string {
+	lacking := sites[0].free.lacking(&g.needs)
+	best := sites[0]
+	for _, st := range sites {
+		if st.free.lacking(&g.needs) != lacking {
+			return lacks(g, sites)
+		}
+		if st.free.amount(lacking) > best.free.amount(lacking) {
+			best = st
+		}
+	}
+	if lacking == corev1.ResourcePods {
+		return "no pod slot is left on " + names(sites)
+	}
+	return fmt.Sprintf("needs %s %s; most free on a Ready node is %s (%s)", quantity(lacking, g.needs.amount(lacking)), lacking,
+		quantity(lacking, max(best.free.amount(lacking), 0)), best.name)
+}
+
+func lacks(g *guest, sites []*site) string {
+	count := map[corev1.ResourceName]int{}
+	for _, st := range sites {
+		count[st.free.lacking(&g.needs)]++
+	}
+	var parts []string
+	for _, name := range sortedKeys(count) {
+		parts = append(parts, fmt.Sprintf("%d lack %s", count[name], name))
+	}
+	return fmt.Sprintf("0 of %d Ready nodes have room: ", len(sites)) + strings.Join(parts, ", ")
+}
+
+// describe words an obstacle on one node.
+func (s *simulation) describe(why obstacle, g *guest, st *site) string {
+	switch why {
+	case portTaken:
+		p := g.portTaken(st)
+		return fmt.Sprintf("host port %d/%s is taken on %s by %s", p.port, p.protocol, st.name, p.pod)
+	case lacksRoom:
+		return mostFree(g, []*site{st})
+	case volumeElsewhere:
+		return describeVolume(g.volumeElsewhere(st))
+	case taintUntolerated:
+		return "does not tolerate taint " + untolerated(st.node.Spec.Taints, g.pod.Spec.Tolerations).ToString() + " of " + st.name
+	case podAffinity:
+		return "needs pods beside it that are not there (affinity by " + g.affinity.terms[0].key + ")"
+	case podAntiAffinity:
+		return "must not be beside pods on " + st.name + " (anti-affinity by " + g.repelledBy(st).key + ")"
+	case standingAntiAffinity:
+		return "pod " + nameOf(g.blockerOn(st)).String() + " must not have it beside it (its anti-affinity)"
+	case topologySpread:
+		return "topology spread over " + g.skewedBy(st).spread.key + " does not allow " + st.name
+	}
+	return words[why]
+}
+
+// explainLaunchers says what keeps NodePools, or growth, from helping.
+func (s *simulation) explainLaunchers(g *guest) string {
+	if len(s.launchers) == 0 {
+		return ", no NodePool"
+	}
+	var parts []string
+	for _, l := range s.launchers {
+		if l.only != "" && l.only != g.pod.Spec.NodeName {
+			continue
+		}
+		why := s.refusal(l, g)
+		if why == "" && l.nodes <= 0 {
+			why = "has reached its limit of nodes"
+		}
+		if why == "" {
+			if _, why = s.plan(l, g); why == "" {
+				why = "has no room left on the nodes it may bring"
+			}
+		}
+		parts = append(parts, l.name+": "+why)
+		if len(parts) == 3 {
+			break
+		}
+	}
+	return "; " + strings.Join(parts, "; ")
+}
