@@ -1,0 +1,19 @@
+package fate
+
+import "slices"
+
+// message is the ruling's sentence, followed by one short clause where an eviction in time would end differently from the
+// machine's death (facts/fate-truth.md section 2).
+func message(r ruling, flags []Flag) string {
+	clause := r.evicted
+	switch {
+	case slices.Contains(flags, NotEvicted):
+		clause = "nobody evicts it, because of its tolerations: it dies with the machine"
+	case slices.Contains(flags, BlockedByPDB) && clause == "":
+		clause = "a PodDisruptionBudget refuses its eviction, but not the machine's death"
+	}
+	if clause == "" {
+		return r.why
+	}
+	return r.why + "; " + clause
+}
