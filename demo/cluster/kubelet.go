@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	cadvisorapi "github.com/google/cadvisor/lib/model"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	apitest "k8s.io/cri-api/pkg/apis/testing"
+	"k8s.io/klog/v2"
+	cadvisortest "k8s.io/kubernetes/pkg/kubelet/cadvisor/testing"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	"k8s.io/kubernetes/pkg/kubemark"
+	"k8s.io/kubernetes/pkg/util/taints"
+)
+
+// kubeletFlags is what one kubelet is told on its command line.
+type kubeletFlags struct {
+	kubeconfig, name, root string
+	port                   int
+	cpu                    int
+	memory                 string
+	pods                   int
+	staticPods             string
+	staticPodURL           string
+	bootID, providerID     string
+	labels                 map[string]string
+	taints                 []string
+}
+
+// newKubeletCommand is the real kubelet (sync loop, static pods, mirror client, admission) on a fake container runtime.
+func newKubeletCommand() *cobra.Command {
+	var f kubeletFlags
+	cmd := &cobra.Command{
+		Use:  "kubelet",
+		RunE: func(cmd *cobra.Command, _ []string) error { return runKubelet(cmd.Context(), &f) },
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the node's identity")
+	fs.StringVar(&f.name, "name", "", "name of the node")
+	fs.StringVar(&f.root, "root-dir", "", "root directory")
+	fs.IntVar(&f.port, "port", 0, "port of its server on 127.0.0.1")
+	fs.IntVar(&f.cpu, "cpu", 2, "cores of the machine")
+	fs.StringVar(&f.memory, "memory", "4Gi", "memory of the machine")
+	fs.IntVar(&f.pods, "pods", 110, "most pods that it runs")
+	fs.StringVar(&f.staticPods, "static-pods", "", "directory of the static pods")
+	fs.StringVar(&f.staticPodURL, "static-pod-url", "", "URL of further static pods")
+	fs.StringVar(&f.bootID, "boot-id", "", "boot id of the machine")
+	fs.StringVar(&f.providerID, "provider-id", "", "provider id of the Node")
+	fs.StringToStringVar(&f.labels, "label", nil, "labels of the Node")
+	fs.StringArrayVar(&f.taints, "taint", nil, "taint with which the Node registers, key=value:effect")
+	return cmd
+}
+
+func runKubelet(ctx context.Context, f *kubeletFlags) error {
+	memory, err := resource.ParseQuantity(f.memory)
+	if err != nil {
+		return fmt.Errorf("reading --memory %q: %w", f.memory, err)
+	}
+	registerWith, _, err := taints.ParseTaints(f.taints)
+	if err != nil {
+		return fmt.Errorf("reading --taint: %w", err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.UserAgent, config.QPS = "kubelet", -1
+	client, err := clientset.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	flags, settings := kubemark.GetHollowKubeletConfig(&kubemark.HollowKubeletOptions{
+		NodeName: f.name, KubeletPort: f.port, MaxPods: f.pods, NodeLabels: f.labels, RegisterWithTaints: registerWith,
+	})
+	// The configuration comes with temporary directories of its own, which nobody would remove.
+	if err := os.RemoveAll(flags.RootDirectory); err != nil {
+		return err
+	}
+	flags.RootDirectory = f.root
+	settings.PodLogsDir = filepath.Join(f.root, "pod-logs")
+	settings.Address = "127.0.0.1"
+	settings.StaticPodPath, settings.StaticPodURL = f.staticPods, f.staticPodURL
+	settings.HTTPCheckFrequency.Duration = time.Second
+	settings.RegistryPullQPS = 0 // no registry to spare: the runtime only pretends to pull
+	if f.providerID != "" {
+		settings.ProviderID = f.providerID
+	}
+	images := apitest.NewFakeImageService()
+	machine := &machine{Fake: cadvisortest.Fake{NodeName: f.name}, cores: f.cpu, memory: uint64(memory.Value()), bootID: f.bootID}
+	kubemark.NewHollowKubelet(flags, settings, client, client, machine, images, newFakeRuntime(), cm.NewStubContainerManager()).Run(ctx)
+	return nil
+}
+
+// machine is the hardware that the kubelet believes to run on.
+type machine struct {
+	cadvisortest.Fake
+	cores  int
+	memory uint64
+	bootID string
+}
+
+// MachineInfo implements cadvisor.Interface.
+func (m *machine) MachineInfo(klog.Logger) (*cadvisorapi.MachineInfo, error) {
+	return &cadvisorapi.MachineInfo{
+		NumCores:       m.cores,
+		MemoryCapacity: m.memory,
+		InstanceID:     cadvisorapi.InstanceID(m.NodeName),
+		BootID:         m.bootID,
+		SystemUUID:     m.NodeName,
+		MachineID:      m.NodeName,
+	}, nil
+}
+
+// nodeReady says whether pods can be bound to the Node: it is Ready, and the taint of its birth is gone.
+func nodeReady(node *corev1.Node) bool {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == corev1.TaintNodeNotReady {
+			return false
+		}
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,227 @@
+package livecluster
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// keepUnused is how long a binary of older sources stays in the cache.
+const keepUnused = 7 * 24 * time.Hour
+
+// Binary returns the path of the cluster's binary, built from demo/cluster if the cache holds none of the same content.
+// The first build compiles all of Kubernetes' control plane and takes 10 to 20 minutes on two cores; progress is told
+// about every ten seconds. Processes that want it at the same time wait for one build.
+//
+// optimised builds with the compiler's optimisation, which takes longer; benchmarks want it.
+func Binary(ctx context.Context, progress io.Writer, optimised bool) (string, error) {
+	source, err := sourceDir()
+	if err != nil {
+		return "", err
+	}
+	key, err := contentKey(source, optimised)
+	if err != nil {
+		return "", fmt.Errorf("hashing %s: %w", source, err)
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	unlock, err := lock(filepath.Join(cache, "lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	binary := filepath.Join(cache, key, "cluster")
+	if _, err := os.Stat(binary); err == nil {
+		now := time.Now()
+		return binary, os.Chtimes(filepath.Dir(binary), now, now)
+	}
+	if err := build(ctx, source, binary, progress, optimised); err != nil {
+		return "", err
+	}
+	return binary, dropUnused(cache)
+}
+
+// sourceDir finds demo/cluster from the working directory upwards: tests run in their package's directory.
+func sourceDir() (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(root, "demo", "cluster"), nil
+}
+
+// Root returns the directory of the repository that the working directory is in.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "demo", "cluster", "go.mod")); err == nil {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("no demo/cluster/go.mod in %s or above it: run this inside a clone of rollcall", dir)
+		}
+	}
+}
+
+// contentKey names what the binary is made of: its sources, its module versions, the compiler and the way of building.
+func contentKey(source string, optimised bool) (string, error) {
+	files, err := filepath.Glob(filepath.Join(source, "*"))
+	if err != nil {
+		return "", err
+	}
+	sort.Strings(files)
+	version, err := exec.Command("go", "env", "GOVERSION", "GOOS", "GOARCH").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking go for its version: %w", err)
+	}
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%s optimised=%t\n", version, optimised)
+	for _, file := range files {
+		name := filepath.Base(file)
+		if strings.HasSuffix(name, "_test.go") || !(strings.HasSuffix(name, ".go") || strings.HasPrefix(name, "go.")) {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(hash, "%s %d\n", name, len(data))
+		hash.Write(data)
+	}
+	return fmt.Sprintf("%x", hash.Sum(nil)[:8]), nil
+}
+
+func cacheDir() (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		base = os.TempDir()
+	}
+	dir := filepath.Join(base, "rollcall", "cluster")
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+// lock takes an advisory lock that the kernel lifts when the process ends.
+func lock(path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("locking %s: %w", path, err)
+	}
+	return func() { _ = file.Close() }, nil
+}
+
+func build(ctx context.Context, source, binary string, progress io.Writer, optimised bool) error {
+	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
+		return err
+	}
+	fmt.Fprintf(progress, "cluster: building the control plane from Go modules (once; from nothing it takes 10 to 20 minutes on two cores)\n")
+	listed, err := goCommand(ctx, source, "list", "-deps", ".").Output()
+	if err != nil {
+		return fmt.Errorf("listing the packages of the control plane: %w", withStderr(err))
+	}
+	args := []string{"build", "-v", "-ldflags=-s -w"}
+	if !optimised {
+		args = append(args, "-gcflags=all=-N -l")
+	}
+	unfinished := binary + ".unfinished"
+	cmd := goCommand(ctx, source, append(args, "-o", unfinished, ".")...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting go build: %w", err)
+	}
+	failure := followBuild(stderr, progress, strings.Count(string(listed), "\n"), start)
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("building the control plane: %w\n%s", err, failure)
+	}
+	fmt.Fprintf(progress, "cluster: built in %s\n", time.Since(start).Round(time.Second))
+	return os.Rename(unfinished, binary)
+}
+
+func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
+	return cmd
+}
+
+func withStderr(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
+	return err
+}
+
+// followBuild reads what 'go build -v' says, tells the progress every ten seconds, and returns the last lines, which name
+// the error if there was one.
+func followBuild(said io.Reader, progress io.Writer, total int, start time.Time) string {
+	var done atomic.Int64
+	var last atomic.Value
+	last.Store("")
+	finished := make(chan struct{})
+	defer close(finished)
+	go func() {
+		ticker := time.NewTicker(10 * time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-finished:
+				return
+			case <-ticker.C:
+				fmt.Fprintf(progress, "cluster: %s, %d packages compiled (%d in all, less what the build cache has), now %s\n",
+					time.Since(start).Round(time.Second), done.Load(), total, last.Load())
+			}
+		}
+	}()
+	var tail []string
+	lines := bufio.NewScanner(said)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		done.Add(1)
+		last.Store(lines.Text())
+		if tail = append(tail, lines.Text()); len(tail) > 20 {
+			tail = tail[1:]
+		}
+	}
+	return strings.Join(tail, "\n")
+}
+
+// dropUnused removes binaries of older sources that nobody has used for a while.
+func dropUnused(cache string) error {
+	entries, err := os.ReadDir(cache)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err == nil && entry.IsDir() && time.Since(info.ModTime()) > keepUnused {
+			if err := os.RemoveAll(filepath.Join(cache, entry.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
