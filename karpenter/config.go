@@ -78,6 +78,14 @@ func (c *Config) taintState(taint corev1.Taint) State {
 	return state
 }
 
+// signalled tells whether anything on the Node itself may put it in a state other than None, now or later. It is much
+// cheaper than Disrupt and depends on the Node alone, so that an index can be made of it.
+func (c *Config) signalled(node *corev1.Node) bool {
+	return node.DeletionTimestamp != nil || slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return c.taintState(taint) != None
+	})
+}
+
 func (c *Config) notices() string {
 	var parts []string
 	for _, cause := range slices.Sorted(maps.Keys(c.Notice)) {

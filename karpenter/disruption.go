@@ -103,10 +103,11 @@ func (c *Config) signals(node *corev1.Node, claim *karpv1.NodeClaim, now time.Ti
 	return signals, stale
 }
 
-// FirstSeen fills in a signal time that nothing in the cluster tells: seen is when rollcall first saw the signal. A known
-// Since stays.
+// FirstSeen fills in a signal time that nothing in the cluster tells: seen is when rollcall first saw the signal. It
+// replaces an estimate where it is earlier, and never a time that is known.
 func (d Disruption) FirstSeen(seen time.Time) Disruption {
-	if d.State == None || !d.Since.IsZero() {
+	known := !d.Since.IsZero()
+	if d.State == None || known && (!d.SinceEstimated || !seen.Before(d.Since)) {
 		return d
 	}
 	d.Since, d.SinceEstimated = seen, true
@@ -173,6 +174,18 @@ func isStale(taint corev1.Taint, node *corev1.Node, now time.Time) bool {
 func unixValue(taint corev1.Taint) (time.Time, bool) {
 	seconds, err := strconv.ParseInt(taint.Value, 10, 64)
 	return time.Unix(seconds, 0), err == nil
+}
+
+// staleIn is the time until a taint of the node becomes stale; false where none will by the passing of time alone.
+func staleIn(node *corev1.Node, now time.Time) (time.Duration, bool) {
+	for _, taint := range node.Spec.Taints {
+		if added, ok := unixValue(taint); ok && taint.Key == ToBeDeletedTaint {
+			if left := added.Add(staleAfter).Sub(now); left >= 0 {
+				return left + 1, true
+			}
+		}
+	}
+	return 0, false
 }
 
 func isReady(node *corev1.Node) bool {

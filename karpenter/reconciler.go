@@ -1,0 +1,334 @@
+package karpenter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/rollcall-dev/rollcall/karpenter/fate"
+)
+
+const (
+	// writesAtOnce bounds the writes in flight of one reconcile. Marks race with evictions, and one after the other a
+	// node's pods would take a round trip each.
+	writesAtOnce = 8
+	// rollsAtMost bounds how often verdicts are taken again because a live read settled an owner. One is the rule, a
+	// second is for owners that only the first made matter.
+	rollsAtMost = 3
+	// askAgainAfter is how soon what no watch tells is asked again: whether a right was granted, or a kind is served.
+	askAgainAfter = time.Minute
+)
+
+// A going node is one in a state other than None.
+type goingNode struct {
+	node *corev1.Node
+	d    Disruption
+}
+
+// reconcileNode makes the markers right of all pods that run on the node.
+func (c *Controller) reconcileNode(lead context.Context, name string) (again time.Duration, err error) {
+	now := c.options.Clock()
+	node, err := c.node(lead, name)
+	if err != nil || node == nil {
+		return 0, err
+	}
+	going := c.going(now)
+	d := Disruption{State: None}
+	if g, goes := going[name]; goes {
+		d = g.d
+	} else {
+		c.memory.settle(node, d, nil, now)
+	}
+	result := c.markPods(lead, name, going, now)
+
+	// Marks go before Events, whatever became of some of them.
+	c.tell(result.fates, result.marked, going, name)
+	if c.memory.announce(name, d) {
+		c.enqueueRelated(name, going)
+	}
+	again, stale := staleIn(node, now)
+	if result.askAgain && (!stale || again > askAgainAfter) {
+		again = askAgainAfter
+	}
+	return again, result.err
+}
+
+// marking is what became of the markers of one node's pods.
+type marking struct {
+	fates  []fate.Fate
+	marked map[types.UID]Marker // pods that bear the marker they should
+	// askAgain: a right is missing, or a kind is not served: only asking again can show that this has changed.
+	askAgain bool
+	err      error
+}
+
+// markPods takes the verdicts of a node's pods and writes what follows. What is certain is written at once. Only then
+// are owners that the caches do not have read live, and the verdicts taken again.
+func (c *Controller) markPods(lead context.Context, name string, going map[string]goingNode, now time.Time) marking {
+	live := map[types.UID]metav1.Object{}
+	var result marking
+	var doubts error
+	for range rollsAtMost {
+		view := newView(c.informers, c.owners, live)
+		result.fates = takeRoll(view, name, going, now)
+		result.marked = c.markersWanted(result.fates, name, going)
+		writes := plan(view.PodsOn(name), result.marked, c.writer.current)
+		open := len(view.misses) > 0
+		if open {
+			writes = marksOnly(writes)
+		}
+		refused, err := c.apply(lead, writes, result.marked)
+		result.err = errors.Join(doubts, err)
+		result.askAgain = result.askAgain || refused || view.unserved
+		if !open || result.err != nil {
+			return result
+		}
+		var found map[types.UID]metav1.Object
+		found, doubts = c.owners.confirm(lead, view.misses)
+		maps.Copy(live, found)
+	}
+	return result
+}
+
+// takeRoll returns the fates of the node's pods: of all where it goes, else of those that other nodes cost.
+func takeRoll(world *view, name string, going map[string]goingNode, now time.Time) []fate.Fate {
+	if len(going) == 0 {
+		return nil
+	}
+	var departures []fate.Departure
+	for _, g := range going {
+		departures = append(departures, g.d.Departure(g.node))
+	}
+	roll := fate.New(world, departures, fate.Options{Now: now, Place: world.informers.Placement()})
+	if _, goes := going[name]; goes {
+		return roll.On(name)
+	}
+	return roll.Inbound(name)
+}
+
+// markersWanted has the marker of every pod whose verdict is one to mark.
+func (c *Controller) markersWanted(fates []fate.Fate, name string, going map[string]goingNode) map[types.UID]Marker {
+	want := map[types.UID]Marker{}
+	for _, f := range fates {
+		if c.options.Mark[f.Verdict] {
+			costs := name
+			if len(f.By) > 0 { // the first of those that do
+				costs = f.By[0]
+			}
+			want[f.Pod.UID] = markerFor(f, costs, going[costs].d)
+		}
+	}
+	return want
+}
+
+// node returns the Node, from the server where only that has it: it may be newer than the cache. One that no longer
+// exists is an empty Node of that name, and nil, and forgotten, once it has no pods either.
+func (c *Controller) node(ctx context.Context, name string) (*corev1.Node, error) {
+	populated := len(c.informers.PodsOn(name)) > 0
+	node, err := c.informers.Core().V1().Nodes().Lister().Get(name)
+	if apierrors.IsNotFound(err) && populated {
+		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+		defer cancel()
+		node, err = c.clients.Typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	}
+	gone := apierrors.IsNotFound(err)
+	if err != nil && !gone {
+		return nil, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !gone:
+		delete(c.lost, name)
+		return node, nil
+	case populated:
+		c.lost[name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		return c.lost[name], nil
+	}
+	delete(c.lost, name)
+	c.memory.forget(name)
+	return nil, nil
+}
+
+func (c *Controller) isLost(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost[name] != nil
+}
+
+// going evaluates the disruption of all nodes and returns those in a state other than None.
+func (c *Controller) going(now time.Time) map[string]goingNode {
+	going := map[string]goingNode{}
+	for _, node := range c.candidates() {
+		d := c.options.Disruption.Disrupt(node, c.claimOf(node), now)
+		if d = c.memory.settle(node, d, c.markersOf(node.Name), now); d.State != None {
+			going[node.Name] = goingNode{node, d}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, node := range c.lost {
+		if _, err := c.informers.Core().V1().Nodes().Lister().Get(name); err == nil {
+			continue // it is back, and its own key will say so
+		}
+		going[name] = goingNode{node, c.memory.vanished(name, c.markersOf(name), now)}
+	}
+	return going
+}
+
+// candidates are the nodes that may be in a state other than None.
+func (c *Controller) candidates() []*corev1.Node {
+	var nodes []*corev1.Node
+	objects, _ := c.informers.Nodes().GetIndexer().ByIndex(signalledNode, anySignalled) // fails only for an unknown index
+	for _, object := range objects {
+		nodes = append(nodes, object.(*corev1.Node))
+	}
+	if c.options.Claims == nil {
+		return nodes
+	}
+	for _, name := range c.options.Claims.Deleting() {
+		node, err := c.informers.Core().V1().Nodes().Lister().Get(name)
+		if err == nil && !slices.Contains(nodes, node) {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+func (c *Controller) claimOf(node *corev1.Node) *karpv1.NodeClaim {
+	if c.options.Claims == nil {
+		return nil
+	}
+	return c.options.Claims.Of(node)
+}
+
+// markersOf reads, when asked, the valid markers that name the node.
+func (c *Controller) markersOf(node string) func() []Marker {
+	return func() []Marker {
+		var markers []Marker
+		for _, pod := range c.informers.PodsBy(markedFor, node) {
+			text, _ := markOf(pod)
+			if marker, ok := ParseMarker(text); ok {
+				markers = append(markers, marker)
+			}
+		}
+		return markers
+	}
+}
+
+// apply makes all writes, a few at a time, and joins their errors. A missing right is no error: it is reported, and
+// refused says that the node should be looked at later.
+func (c *Controller) apply(ctx context.Context, writes []write, want map[types.UID]Marker) (refused bool, err error) {
+	var (
+		mu    sync.Mutex
+		errs  []error
+		group sync.WaitGroup
+		slots = make(chan struct{}, writesAtOnce)
+	)
+	for _, w := range writes {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			outcome, err := c.writer.mark(ctx, w.pod, w.text)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case apierrors.IsForbidden(err):
+				refused = true
+				c.refusals.report("patch", "pods/status", w.pod.Namespace, err)
+			case err != nil:
+				errs = append(errs, err)
+			case outcome == written:
+				c.logWrite(w, want[w.pod.UID])
+				return
+			}
+			delete(want, w.pod.UID) // not marked: nothing to tell
+		})
+	}
+	group.Wait()
+	return refused, errors.Join(errs...)
+}
+
+func (c *Controller) logWrite(w write, marker Marker) {
+	msg, decision := "a pod is marked", "mark"
+	if w.text == "" {
+		text, _ := markOf(w.pod)
+		marker, _ = ParseMarker(text)
+		msg, decision = "a pod's marker is removed", "clear"
+	}
+	if c.options.DryRun {
+		msg, decision = "dry run: "+msg, "would "+decision
+	}
+	c.logDecision(msg, w.pod, marker, decision)
+}
+
+func (c *Controller) logDecision(msg string, pod *corev1.Pod, m Marker, decision string) {
+	slog.Info(msg, "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "node", m.Node, "verdict", m.Verdict, "reason", m.Reason,
+		"state", m.State, "cause", m.Cause, "decision", decision)
+}
+
+// tell makes the Events of a node's marked pods.
+func (c *Controller) tell(fates []fate.Fate, want map[types.UID]Marker, going map[string]goingNode, name string) {
+	var lost []string
+	for _, f := range fates {
+		marker, marked := want[f.Pod.UID]
+		if !marked {
+			continue
+		}
+		c.herald.willBe(f, going[marker.Node].node, marker)
+		if f.Verdict == fate.Lost && marker.Node == name {
+			lost = append(lost, f.Pod.Namespace+"/"+f.Pod.Name)
+		}
+	}
+	if g, goes := going[name]; goes {
+		c.herald.summary(g.node, g.d, lost)
+	}
+}
+
+// enqueueRelated adds the keys of the nodes whose markers may depend on this node's state: those with pods related to its
+// own, those with markers that name it, and with placement all that go, because they compete for room.
+func (c *Controller) enqueueRelated(name string, going map[string]goingNode) {
+	nodes := map[string]bool{}
+	for _, pod := range c.informers.PodsOn(name) {
+		for _, p := range c.related(pod) {
+			nodes[p.Spec.NodeName] = true
+		}
+	}
+	for _, pod := range c.informers.PodsBy(markedFor, name) {
+		nodes[pod.Spec.NodeName] = true
+	}
+	if c.informers.Placement() {
+		for other := range going {
+			nodes[other] = true
+		}
+	}
+	delete(nodes, name)
+	delete(nodes, "")
+	for node := range nodes {
+		c.enqueueNode(node)
+	}
+}
+
+// reconcilePod removes the marker of a pod that runs on no node: nobody can cost it.
+func (c *Controller) reconcilePod(lead context.Context, key Key) (again time.Duration, err error) {
+	pod, err := c.informers.Core().V1().Pods().Lister().Pods(key.Namespace).Get(key.Name)
+	if err != nil || pod.Spec.NodeName != "" {
+		return 0, nil // it is gone, or its node's key covers it
+	}
+	refused, err := c.apply(lead, plan([]*corev1.Pod{pod}, nil, c.writer.current), map[types.UID]Marker{})
+	if refused {
+		again = askAgainAfter
+	}
+	return again, err
+}
