@@ -101,8 +101,11 @@ func stableLabel(key string) string {
 	return key
 }
 
-// reaches says whether a node of the site's labels can use the volume.
+// reaches says whether a node of the site's labels can use the volume. No new node has an old one's disk.
 func (n *volumeNeed) reaches(st *site) bool {
+	if n.local && st.planned != nil {
+		return false
+	}
 	if n.affinity != nil {
 		if ok, err := n.affinity.Match(st.node); !ok || err != nil {
 			return false

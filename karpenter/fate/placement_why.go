@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// words say what an obstacle is where nodes are counted: "2 lack cpu".
-var words = map[obstacle]string{
+// obstacleWords say what an obstacle is where nodes are counted: "2 lack cpu".
+var obstacleWords = map[obstacle]string{
 	isGoing: "going", isNotReady: "not Ready", isCordoned: "cordoned",
 	selectorMismatch: "not selected by the pod's node selector or affinity",
 	volumeElsewhere:  "out of reach of its volume", taintUntolerated: "with a taint it does not tolerate",
@@ -30,7 +30,7 @@ func (s *simulation) explain(g *guest) string {
 // A survey is how each Node stands to one guest.
 type survey struct {
 	found map[obstacle][]*site
-	// matching are the nodes that would take it by selector, taints and volumes, were they open.
+	// matching are the closed nodes that it selects and whose volumes it reaches. Their taints say only that they go.
 	matching map[obstacle][]*site
 	open     int
 }
@@ -41,7 +41,7 @@ func (s *simulation) survey(g *guest) survey {
 		st := &s.sites[i]
 		why := g.class.static[i]
 		if st.closed != fits {
-			if why == fits && g.volumeElsewhere(st) == nil {
+			if why != selectorMismatch && g.volumeElsewhere(st) == nil {
 				v.matching[st.closed] = append(v.matching[st.closed], st)
 			}
 			v.found[st.closed] = append(v.found[st.closed], st)
@@ -66,7 +66,7 @@ func (s *simulation) explainNodes(g *guest) string {
 	}
 	// 2. Nothing to choose from.
 	if v.open == 0 {
-		return "no other node is Ready and schedulable" + v.counts(" (", ")")
+		return "no other node is Ready and schedulable" + v.counts(g, " (", ")")
 	}
 	// 3. It selects nodes, and none of them is open.
 	if len(v.found[selectorMismatch]) == v.open {
@@ -76,7 +76,7 @@ func (s *simulation) explainNodes(g *guest) string {
 	if why, ok := v.single(); ok {
 		return s.describeAll(why, g, v.found[why])
 	}
-	return fmt.Sprintf("0 of %d nodes: ", len(s.sites)) + v.counts("", "")
+	return fmt.Sprintf("0 of %d nodes: ", len(s.sites)) + v.counts(g, "", "")
 }
 
 // heldBy is the answer for a pod that its volume keeps from every open node.
@@ -92,7 +92,7 @@ func describeVolume(n *volumeNeed) string {
 		return "volume " + n.name + " is on the disk of " + strings.Join(names, ", ")
 	}
 	if zones := n.wantsZone(); zones != "" {
-		return "needs zone " + zones + " for volume " + n.name + "; no Ready node there has room for it"
+		return "needs zone " + zones + " for volume " + n.name + "; no Ready node there"
 	}
 	return "volume " + n.name + " cannot be reached from any Ready node"
 }
@@ -103,11 +103,11 @@ func explainSelection(g *guest, v *survey) string {
 		return "no node matches " + selectedBy(g.pod)
 	}
 	if len(v.matching) == 1 && len(v.matching[isGoing]) > 0 {
-		return "the only nodes that match " + selectedBy(g.pod) + " are going: " + names(v.matching[isGoing])
+		return "the only nodes that match " + selectedBy(g.pod) + " are going: " + nodeNames(v.matching[isGoing])
 	}
 	var parts []string
 	for _, why := range sortedObstacles(v.matching) {
-		parts = append(parts, words[why]+": "+names(v.matching[why]))
+		parts = append(parts, obstacleWords[why]+": "+nodeNames(v.matching[why]))
 	}
 	return "the only nodes that match " + selectedBy(g.pod) + " take no pods (" + strings.Join(parts, "; ") + ")"
 }
@@ -143,10 +143,14 @@ func (v *survey) single() (obstacle, bool) {
 }
 
 // counts lists how many nodes fail and how, in the obstacles' order, between the given words; empty without nodes.
-func (v *survey) counts(before, after string) string {
+func (v *survey) counts(g *guest, before, after string) string {
 	var parts []string
 	for _, why := range sortedObstacles(v.found) {
-		parts = append(parts, fmt.Sprintf("%d %s", len(v.found[why]), words[why]))
+		if why == lacksRoom {
+			parts = append(parts, lacks(g, v.found[why])...)
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", len(v.found[why]), obstacleWords[why]))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -163,8 +167,8 @@ func sortedObstacles(m map[obstacle][]*site) []obstacle {
 	return found
 }
 
-// names lists up to three nodes.
-func names(sites []*site) string {
+// nodeNames lists up to three nodes.
+func nodeNames(sites []*site) string {
 	var all []string
 	for i, st := range sites {
 		if i == 3 {
@@ -193,29 +197,34 @@ func mostFree(g *guest, sites []*site) string {
 	best := sites[0]
 	for _, st := range sites {
 		if st.free.lacking(&g.needs) != lacking {
-			return lacks(g, sites)
+			return fmt.Sprintf("0 of %d Ready nodes have room: ", len(sites)) + strings.Join(lacks(g, sites), ", ")
 		}
 		if st.free.amount(lacking) > best.free.amount(lacking) {
 			best = st
 		}
 	}
 	if lacking == corev1.ResourcePods {
-		return "no pod slot is left on " + names(sites)
+		return "no pod slot is left on " + nodeNames(sites)
 	}
 	return fmt.Sprintf("needs %s %s; most free on a Ready node is %s (%s)", quantity(lacking, g.needs.amount(lacking)), lacking,
 		quantity(lacking, max(best.free.amount(lacking), 0)), best.name)
 }
 
-func lacks(g *guest, sites []*site) string {
+// lacks counts the nodes by the first resource that they lack: "2 lack cpu".
+func lacks(g *guest, sites []*site) []string {
 	count := map[corev1.ResourceName]int{}
 	for _, st := range sites {
 		count[st.free.lacking(&g.needs)]++
 	}
 	var parts []string
 	for _, name := range sortedKeys(count) {
-		parts = append(parts, fmt.Sprintf("%d lack %s", count[name], name))
+		verb := "lack"
+		if count[name] == 1 {
+			verb = "lacks"
+		}
+		parts = append(parts, fmt.Sprintf("%d %s %s", count[name], verb, name))
 	}
-	return fmt.Sprintf("0 of %d Ready nodes have room: ", len(sites)) + strings.Join(parts, ", ")
+	return parts
 }
 
 // describe words an obstacle on one node.
@@ -233,19 +242,33 @@ func (s *simulation) describe(why obstacle, g *guest, st *site) string {
 	case podAffinity:
 		return "needs pods beside it that are not there (affinity by " + g.affinity.terms[0].key + ")"
 	case podAntiAffinity:
-		return "must not be beside pods on " + st.name + " (anti-affinity by " + g.repelledBy(st).key + ")"
+		return "must not be beside " + s.offender(g.repelledBy(st), st) + " on " + st.name + " (anti-affinity by " + g.repelledBy(st).key + ")"
 	case standingAntiAffinity:
-		return "pod " + nameOf(g.blockerOn(st)).String() + " must not have it beside it (its anti-affinity)"
+		return "pod " + nameOf(g.blockerOn(st)).String() + " refuses it on " + st.name + " (anti-affinity of that pod)"
 	case topologySpread:
 		return "topology spread over " + g.skewedBy(st).spread.key + " does not allow " + st.name
 	}
-	return words[why]
+	return obstacleWords[why]
+}
+
+// offender names a pod in the site's domain that the term repels.
+func (s *simulation) offender(t *podTerm, st *site) string {
+	name := "pods"
+	s.eachNeighbour(nil, func(pod *corev1.Pod, at *site) {
+		if name == "pods" && at.labels[t.key] == st.labels[t.key] && t.matches(s.placer, pod) {
+			name = "pod " + nameOf(pod).String()
+		}
+	})
+	return name
 }
 
 // explainLaunchers says what keeps NodePools, or growth, from helping.
 func (s *simulation) explainLaunchers(g *guest) string {
 	if len(s.launchers) == 0 {
 		return ", no NodePool"
+	}
+	if _, why := g.newNodeRequirements(); why != "" {
+		return ", and no new node can be what it asks for"
 	}
 	var parts []string
 	for _, l := range s.launchers {
