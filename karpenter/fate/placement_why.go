@@ -64,13 +64,13 @@ func (s *simulation) explainNodes(g *guest) string {
 	if n := s.heldBy(g, &v); n != "" {
 		return n
 	}
-	// 2. Nothing to choose from.
+	// 2. It selects nodes, and none of them is open.
+	if g.class.selects && len(v.found[selectorMismatch]) == v.open {
+		return explainSelection(g, &v)
+	}
+	// 3. Nothing to choose from.
 	if v.open == 0 {
 		return "no other node is Ready and schedulable" + v.counts(g, " (", ")")
-	}
-	// 3. It selects nodes, and none of them is open.
-	if len(v.found[selectorMismatch]) == v.open {
-		return explainSelection(g, &v)
 	}
 	// 4. One obstacle on all nodes that it selects.
 	if why, ok := v.single(); ok {
