@@ -70,11 +70,12 @@ func (p *placer) place(going map[string]bool, pods []*corev1.Pod) map[types.UID]
 type simulation struct {
 	*placer
 	going     map[string]bool
-	moving    sets.Set[types.NamespacedName] // the pods to be placed: wherever they run now, they hold nothing
+	moving    sets.Set[types.NamespacedName] // the pods to be placed that run on a staying node: they hold nothing there
 	sites     []site                         // the placer's, with what this simulation took from them
 	seated    []neighbour
 	taken     map[types.NamespacedName]types.NamespacedName // ReadWriteOncePod claim → the pod seated with it
-	launchers []*launcher                                   // in the order in which they are asked
+	launchers []*launcher                                   // see allLaunchers
+	launching bool                                          // launchers are worked out
 
 	tallies map[string]*tally
 	spreads map[string]*spread
@@ -95,16 +96,14 @@ func (p *placer) simulate(going map[string]bool, pods []*corev1.Pod) *simulation
 		}
 	}
 	for _, pod := range pods {
-		s.moving.Insert(nameOf(pod))
+		if !going[pod.Spec.NodeName] {
+			s.moving.Insert(nameOf(pod))
+		}
 	}
 	for _, pod := range pods {
 		if i, ok := p.index[pod.Spec.NodeName]; ok && !going[pod.Spec.NodeName] {
 			s.sites[i].populate(p.residents[i], s.moving)
 		}
-	}
-	s.launchers = s.poolLaunchers()
-	if p.options.AssumeGrowth {
-		s.launchers = append(s.launchers, s.growthLaunchers(pods)...)
 	}
 	return s
 }
@@ -138,7 +137,7 @@ func (s *simulation) seat(g *guest) (seat, bool) {
 		return seat{FitsNow, "fits on " + st.name}, true
 	}
 	// 2. A node that does not exist yet.
-	for _, l := range s.launchers {
+	for _, l := range s.allLaunchers() {
 		if st := s.launch(l, g); st != nil {
 			s.settle(g, st)
 			return seat{NeedsNode, "no Ready node takes it now; " + l.name + " can bring one that does"}, true

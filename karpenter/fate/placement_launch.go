@@ -29,6 +29,19 @@ type launcher struct {
 // manyNodes stands for no limit.
 const manyNodes = math.MaxInt
 
+// allLaunchers are the launchers in the order in which they are asked, worked out when the first pod needs one.
+func (s *simulation) allLaunchers() []*launcher {
+	if s.launching {
+		return s.launchers
+	}
+	s.launching = true
+	s.launchers = s.poolLaunchers()
+	if s.options.AssumeGrowth {
+		s.launchers = append(s.launchers, s.growthLaunchers()...)
+	}
+	return s.launchers
+}
+
 // launch finds the pod a place on a planned node, one that earlier pods wanted or a new one; nil where there is none.
 func (s *simulation) launch(l *launcher, g *guest) *site {
 	if s.refusal(l, g) != "" {
@@ -221,16 +234,12 @@ func (s *simulation) domains(r scheduling.Requirements, key string) []string {
 // growthLaunchers are what a cluster that grows by itself could bring, in this order: for the pods of a going node a copy
 // of that node, whose lasting taints they tolerate since they run there; for all, a copy of each Ready, schedulable node
 // of another kind. A copy has the node's labels except its hostname, and runs its DaemonSet and static pods.
-func (s *simulation) growthLaunchers(pods []*corev1.Pod) []*launcher {
+func (s *simulation) growthLaunchers() []*launcher {
 	var own, others []*launcher
-	home := map[string]bool{}
-	for _, pod := range pods {
-		home[pod.Spec.NodeName] = true
-	}
 	kinds := map[string]bool{}
 	for i := range s.sites {
 		st := &s.sites[i]
-		if home[st.name] {
+		if st.closed == isGoing {
 			l := s.copyOf(i)
 			l.only, l.taints = st.name, nil
 			own = append(own, l)

@@ -109,8 +109,18 @@ func (r *room) holds(n *room) bool {
 
 // lacking names the first resource that keeps n out, in the order cpu, memory, ephemeral-storage, pods, others by name.
 func (r *room) lacking(n *room) corev1.ResourceName {
-	for _, name := range n.names() {
-		if need := n.amount(name); need > 0 && need > r.amount(name) {
+	switch {
+	case n.cpu > 0 && n.cpu > r.cpu:
+		return corev1.ResourceCPU
+	case n.memory > 0 && n.memory > r.memory:
+		return corev1.ResourceMemory
+	case n.storage > 0 && n.storage > r.storage:
+		return corev1.ResourceEphemeralStorage
+	case n.pods > r.pods:
+		return corev1.ResourcePods
+	}
+	for _, name := range sortedKeys(n.others) {
+		if v := n.others[name]; v > 0 && v > r.other(name) {
 			return name
 		}
 	}

@@ -32,6 +32,7 @@ const (
 	podAntiAffinity
 	standingAntiAffinity
 	topologySpread
+	obstacles // how many there are
 )
 
 // A placer is what a World says about placement, worked out once: nodes, what runs on them, and the rules of their pods.

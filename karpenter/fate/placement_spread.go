@@ -106,21 +106,22 @@ func (st *site) taints() []corev1.Taint {
 	return append([]corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}, st.node.Spec.Taints...)
 }
 
+// add counts a pod, and the domain of a planned node with its first pod.
 func (sp *spread) add(p *corev1.Pod, st *site) {
-	if !sp.includes(st) {
+	counts := p.Namespace == sp.namespace && p.DeletionTimestamp == nil && !sp.selector.Empty() &&
+		sp.selector.Matches(labels.Set(p.Labels))
+	if !counts && st.planned == nil || !sp.includes(st) {
 		return
 	}
 	v := st.labels[sp.key]
-	sp.count[v] += 0 // a planned node opens its domain
-	sp.least = -1
-	if p.Namespace != sp.namespace || p.DeletionTimestamp != nil || sp.selector.Empty() {
-		return
-	}
-	if sp.selector.Matches(labels.Set(p.Labels)) {
+	sp.count[v] += 0
+	if counts {
 		sp.count[v]++
 	}
+	sp.least = -1
 }
 
+// minimum is the fewest matching pods in any domain.
 func (sp *spread) minimum() int {
 	if sp.least >= 0 {
 		return sp.least

@@ -2,14 +2,13 @@ package fate
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
 // obstacleWords say what an obstacle is where nodes are counted: "2 lack cpu".
-var obstacleWords = map[obstacle]string{
+var obstacleWords = [obstacles]string{
 	isGoing: "going", isNotReady: "not Ready", isCordoned: "cordoned",
 	selectorMismatch: "not selected by the pod's node selector or affinity",
 	volumeElsewhere:  "out of reach of its volume", taintUntolerated: "with a taint it does not tolerate",
@@ -29,14 +28,14 @@ func (s *simulation) explain(g *guest) string {
 
 // A survey is how each Node stands to one guest.
 type survey struct {
-	found map[obstacle][]*site
+	found [obstacles][]*site
 	// matching are the closed nodes that it selects and whose volumes it reaches. Their taints say only that they go.
-	matching map[obstacle][]*site
+	matching [obstacles][]*site
 	open     int
 }
 
 func (s *simulation) survey(g *guest) survey {
-	v := survey{found: map[obstacle][]*site{}, matching: map[obstacle][]*site{}}
+	var v survey
 	for i := range s.sites {
 		st := &s.sites[i]
 		why := g.class.static[i]
@@ -99,14 +98,15 @@ func describeVolume(n *volumeNeed) string {
 
 // explainSelection is the answer where the nodes that the pod selects take no pods, or there are none.
 func explainSelection(g *guest, v *survey) string {
-	if len(v.matching) == 0 {
+	closed := present(&v.matching)
+	if len(closed) == 0 {
 		return "no node matches " + selectedBy(g.pod)
 	}
-	if len(v.matching) == 1 && len(v.matching[isGoing]) > 0 {
+	if len(closed) == 1 && closed[0] == isGoing {
 		return "the only nodes that match " + selectedBy(g.pod) + " are going: " + nodeNames(v.matching[isGoing])
 	}
 	var parts []string
-	for _, why := range sortedObstacles(v.matching) {
+	for _, why := range closed {
 		parts = append(parts, obstacleWords[why]+": "+nodeNames(v.matching[why]))
 	}
 	return "the only nodes that match " + selectedBy(g.pod) + " take no pods (" + strings.Join(parts, "; ") + ")"
@@ -131,7 +131,7 @@ func selectedBy(pod *corev1.Pod) string {
 // single is the one obstacle of all open nodes that the pod selects, if there is but one.
 func (v *survey) single() (obstacle, bool) {
 	var one []obstacle
-	for why := range v.found {
+	for _, why := range present(&v.found) {
 		if why > isCordoned && why != selectorMismatch {
 			one = append(one, why)
 		}
@@ -145,7 +145,7 @@ func (v *survey) single() (obstacle, bool) {
 // counts lists how many nodes fail and how, in the obstacles' order, between the given words; empty without nodes.
 func (v *survey) counts(g *guest, before, after string) string {
 	var parts []string
-	for _, why := range sortedObstacles(v.found) {
+	for _, why := range present(&v.found) {
 		if why == lacksRoom {
 			parts = append(parts, lacks(g, v.found[why])...)
 			continue
@@ -158,13 +158,15 @@ func (v *survey) counts(g *guest, before, after string) string {
 	return before + strings.Join(parts, ", ") + after
 }
 
-func sortedObstacles(m map[obstacle][]*site) []obstacle {
-	var found []obstacle
-	for why := range m {
-		found = append(found, why)
+// present lists the obstacles that some node has, in their order.
+func present(by *[obstacles][]*site) []obstacle {
+	var some []obstacle
+	for why, sites := range by {
+		if len(sites) > 0 {
+			some = append(some, obstacle(why))
+		}
 	}
-	slices.Sort(found)
-	return found
+	return some
 }
 
 // nodeNames lists up to three nodes.
@@ -264,14 +266,14 @@ func (s *simulation) offender(t *podTerm, st *site) string {
 
 // explainLaunchers says what keeps NodePools, or growth, from helping.
 func (s *simulation) explainLaunchers(g *guest) string {
-	if len(s.launchers) == 0 {
+	if len(s.allLaunchers()) == 0 {
 		return ", no NodePool"
 	}
 	if _, why := g.newNodeRequirements(); why != "" {
 		return ", and no new node can be what it asks for"
 	}
 	var parts []string
-	for _, l := range s.launchers {
+	for _, l := range s.allLaunchers() {
 		if l.only != "" && l.only != g.pod.Spec.NodeName {
 			continue
 		}
