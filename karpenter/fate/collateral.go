@@ -26,23 +26,31 @@ func (r *Roll) Collateral(node string) []Fate {
 		return nil
 	}
 	var fates []Fate
-	seen := map[objectKey]bool{}
+	pods := map[objectKey]bool{}
+	jobs := map[*jobFacts]bool{}
 	queue := slices.Clone(r.snap.PodsOn(node))
-	for len(queue) > 0 {
-		pod := queue[0]
-		queue = queue[1:]
-		for _, next := range r.reaches(pod) {
-			if seen[keyOf(next)] || r.goes(next.Spec.NodeName) {
+	visit := func(reached []*corev1.Pod) {
+		for _, pod := range reached {
+			if r.goes(pod.Spec.NodeName) || pods[keyOf(pod)] {
 				continue
 			}
-			seen[keyOf(next)] = true
-			if !slices.Contains(r.doom(next).by, node) {
+			pods[keyOf(pod)] = true
+			by := r.doom(pod).by
+			if !slices.Contains(by, node) {
 				continue
 			}
-			queue = append(queue, next)
-			if f, lost := r.lostThere(next); lost {
+			queue = append(queue, pod)
+			if f, lost := r.lostThere(pod, by); lost {
 				fates = append(fates, f)
 			}
+		}
+	}
+	for at := 0; at < len(queue); at++ {
+		pod := queue[at]
+		visit(r.snap.PodsOwnedBy(pod.Namespace, pod.UID))
+		if facts := r.jobOf(pod); facts != nil && !jobs[facts] && slices.Contains(r.costs(facts), node) {
+			jobs[facts] = true
+			visit(r.snap.PodsOwnedBy(pod.Namespace, facts.job.UID))
 		}
 	}
 	sortFates(fates)
@@ -57,22 +65,12 @@ func (r *Roll) Inbound(node string) []Fate {
 	}
 	var fates []Fate
 	for _, pod := range r.snap.PodsOn(node) {
-		if f, lost := r.lostThere(pod); lost {
+		if f, lost := r.lostThere(pod, r.doom(pod).by); lost {
 			fates = append(fates, f)
 		}
 	}
 	sortFates(fates)
 	return fates
-}
-
-// reaches returns the pods that may die because this one does: those that it owns, and those of its Job.
-func (r *Roll) reaches(pod *corev1.Pod) []*corev1.Pod {
-	next := r.snap.PodsOwnedBy(pod.Namespace, pod.UID)
-	facts := r.jobOf(pod)
-	if facts == nil || finished(pod) || len(r.costs(facts)) == 0 {
-		return next
-	}
-	return slices.Concat(next, r.snap.PodsOwnedBy(pod.Namespace, facts.job.UID))
 }
 
 // jobOf returns the Job that controls the pod, or nil where it has none or it could not be read.
@@ -89,21 +87,15 @@ func (r *Roll) jobOf(pod *corev1.Pod) *jobFacts {
 	return r.snap.job(job)
 }
 
-// lostThere returns the fate of a pod on a node that stays, if going nodes cost it.
-func (r *Roll) lostThere(pod *corev1.Pod) (Fate, bool) {
-	if _, mirror := pod.Annotations[mirrorAnnotation]; mirror || finished(pod) {
-		return Fate{}, false
-	}
-	by := r.doom(pod).by
-	if len(by) == 0 {
+// lostThere returns the fate of a pod on a node that stays, if these going nodes cost it.
+func (r *Roll) lostThere(pod *corev1.Pod, by []string) (Fate, bool) {
+	if _, mirror := pod.Annotations[mirrorAnnotation]; mirror || len(by) == 0 || finished(pod) {
 		return Fate{}, false
 	}
 	lost := certain(Lost, OwnerPodLost,
 		"The pod that owns it dies; with that UID gone the garbage collector deletes this one too, on whatever node it is")
-	if facts := r.jobOf(pod); facts != nil {
-		if why := facts.fails(r.failures(facts)); why != "" {
-			lost = facts.willNotRetry(why + "; the Job controller then deletes its pods on every node")
-		}
+	if facts := r.jobOf(pod); facts != nil && len(r.costs(facts)) > 0 {
+		lost = facts.willNotRetry(r.outcome(facts).why + "; the Job controller then deletes its pods on every node")
 	}
 	f := r.snap.fate(pod, lost, nil)
 	f.By = r.nearestFirst(by)
@@ -186,7 +178,7 @@ func (r *Roll) doomAlone(pod *corev1.Pod) doom {
 // doomByOwners adds the doom by owner pods: the garbage collector deletes a pod when its last owner is gone
 // (garbagecollector.go attemptToDeleteItem).
 func (r *Roll) doomByOwners(pod *corev1.Pod, d doom) doom {
-	var by []string
+	by, dying := slices.Clone(d.by), false
 	for i := range pod.OwnerReferences {
 		ref := &pod.OwnerReferences[i]
 		owner, presence := r.snap.Owner(pod.Namespace, *ref)
@@ -204,14 +196,17 @@ func (r *Roll) doomByOwners(pod *corev1.Pod, d doom) doom {
 		if !above.dies {
 			return d
 		}
-		by = append(by, above.by...)
+		by, dying = append(by, above.by...), true
 	}
-	by = append(by, d.by...)
+	if !dying {
+		return d
+	}
 	slices.Sort(by)
 	return doom{dies: true, by: slices.Compact(by)}
 }
 
-// ancestors returns the pod and all pods on nodes that stay which own it, directly or not, nearest first.
+// ancestors returns the pod and all pods on nodes that stay which own it, directly or not, and are not settled yet,
+// nearest first.
 func (r *Roll) ancestors(pod *corev1.Pod) []*corev1.Pod {
 	family := []*corev1.Pod{pod}
 	seen := map[objectKey]bool{keyOf(pod): true}
@@ -219,6 +214,9 @@ func (r *Roll) ancestors(pod *corev1.Pod) []*corev1.Pod {
 		for _, ref := range family[at].OwnerReferences {
 			owner, presence := r.ownerPod(family[at], ref)
 			if presence != Found || seen[keyOf(owner)] || r.goes(owner.Spec.NodeName) {
+				continue
+			}
+			if _, settled := r.dooms[keyOf(owner)]; settled {
 				continue
 			}
 			seen[keyOf(owner)] = true

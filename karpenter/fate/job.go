@@ -28,12 +28,11 @@ func (r *Roll) ofJob(pod *corev1.Pod, owner metav1.Object) ruling {
 	case indexed && facts.beyond(index):
 		return certain(Lost, OwnerScaledDown, "Its Job "+job.Name+" has no index "+number(index)+" any more")
 	}
-	if ended, yes := facts.ended(r.snap.options.Now); yes { // 9, before any failure is counted
-		return ended
+	if facts.ended != nil { // 9, before any failure is counted
+		return *facts.ended
 	}
-	t := r.failures(facts)
-	if why := facts.fails(t); why != "" { // 9, for every pod of the Job
-		return facts.willNotRetry(why)
+	if o := r.outcome(facts); o.why != "" { // 9, for every pod of the Job
+		return facts.willNotRetry(o.why)
 	}
 	if indexed && facts.failsIndex(pod) { // 9, for this index
 		return facts.willNotRetry("index " + number(index) + " fails with this pod")
@@ -63,8 +62,8 @@ func (f *jobFacts) qualified(r ruling) ruling {
 	return r
 }
 
-// ended is the part of rule 9 that does not depend on which nodes go.
-func (f *jobFacts) ended(now time.Time) (ruling, bool) {
+// over is the part of rule 9 that does not depend on which nodes go.
+func (f *jobFacts) over(now time.Time) (ruling, bool) {
 	job := f.job
 	for i := range job.Status.Conditions {
 		c := &job.Status.Conditions[i]

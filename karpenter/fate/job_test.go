@@ -39,7 +39,7 @@ func uncounted(failed ...types.UID) jobMod {
 	}
 }
 
-func condition(c batchv1.JobConditionType, status corev1.ConditionStatus) jobMod {
+func jobCondition(c batchv1.JobConditionType, status corev1.ConditionStatus) jobMod {
 	return func(j *batchv1.Job) {
 		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: c, Status: status})
 	}
@@ -123,12 +123,12 @@ func TestJobs(t *testing.T) {
 		more []*corev1.Pod
 		want want
 	}{
-		{"finished: Complete", []jobMod{condition(batchv1.JobComplete, "True")}, nil, nil, ended},
-		{"finished: Failed", []jobMod{condition(batchv1.JobFailed, "True")}, nil, nil, ended},
-		{"finished: SuccessCriteriaMet", []jobMod{condition(batchv1.JobSuccessCriteriaMet, "True")}, nil, nil, ended},
-		{"finished: FailureTarget", []jobMod{condition(batchv1.JobFailureTarget, "True")}, nil, nil, ended},
-		{"a condition that is False", []jobMod{condition(batchv1.JobFailed, "False")}, nil, nil, again},
-		{"a condition that ends nothing", []jobMod{condition(batchv1.JobSuspended, "True")}, nil, nil, again},
+		{"finished: Complete", []jobMod{jobCondition(batchv1.JobComplete, "True")}, nil, nil, ended},
+		{"finished: Failed", []jobMod{jobCondition(batchv1.JobFailed, "True")}, nil, nil, ended},
+		{"finished: SuccessCriteriaMet", []jobMod{jobCondition(batchv1.JobSuccessCriteriaMet, "True")}, nil, nil, ended},
+		{"finished: FailureTarget", []jobMod{jobCondition(batchv1.JobFailureTarget, "True")}, nil, nil, ended},
+		{"a condition that is False", []jobMod{jobCondition(batchv1.JobFailed, "False")}, nil, nil, again},
+		{"a condition that ends nothing", []jobMod{jobCondition(batchv1.JobSuspended, "True")}, nil, nil, again},
 		{"completions reached", []jobMod{size(2, 1), succeeded(2)}, nil, nil, ended},
 		{"completions not reached", []jobMod{size(2, 1), succeeded(1)}, nil, nil, again},
 		{"completions reached by a pod not counted yet", []jobMod{size(2, 2), succeeded(1)}, nil,
@@ -137,14 +137,14 @@ func TestJobs(t *testing.T) {
 		{"work queue with a success", []jobMod{workQueue, succeeded(1)}, nil, nil, ended},
 		{"work queue without", []jobMod{workQueue}, nil, nil, again},
 		{"suspended", []jobMod{suspended}, nil, nil, held},
-		{"finished before suspended", []jobMod{suspended, condition(batchv1.JobFailed, "True")}, nil, nil, ended},
+		{"finished before suspended", []jobMod{suspended, jobCondition(batchv1.JobFailed, "True")}, nil, nil, ended},
 		{"suspended before managedBy", []jobMod{suspended, managed("example.com/x")}, nil, nil, held},
 		{"managedBy another, before its limits", []jobMod{managed("example.com/x"), backoff(0)}, nil, nil, elsewhere},
 		{"managedBy the Job controller", []jobMod{managed(batchv1.JobControllerName), backoff(0)}, nil, nil, gone},
 		{"deadline over", []jobMod{started(time.Hour, 3600)}, nil, nil, gone},
 		{"deadline ahead", []jobMod{started(time.Hour, 3601)}, nil, nil, again},
 		{"parallelism 0", []jobMod{size(2, 0)}, nil, nil, scaled},
-		{"parallelism 0 before finished", []jobMod{size(2, 0), condition(batchv1.JobFailed, "True")}, nil, nil, scaled},
+		{"parallelism 0 before finished", []jobMod{size(2, 0), jobCondition(batchv1.JobFailed, "True")}, nil, nil, scaled},
 		{"index beyond completions", []jobMod{size(3, 3), indexedJob}, []func(*corev1.Pod){index(3)}, nil, scaled},
 		{"last index", []jobMod{size(3, 3), indexedJob}, []func(*corev1.Pod){index(2)}, nil, again},
 		{"an index without Indexed", []jobMod{size(3, 3)}, []func(*corev1.Pod){index(3)}, nil, again},

@@ -14,6 +14,8 @@ import (
 type jobFacts struct {
 	job    *batchv1.Job
 	policy onDisruption
+	// ended is what rule 9 says before any failure is counted; nil where it says nothing.
+	ended *ruling
 	// succeeded and failed are what the Job controller has counted, or will count without any node going.
 	succeeded, failed int64
 	// fixed are the failures of pods that have failed already; they count whichever nodes go.
@@ -53,52 +55,62 @@ func (t *failures) addIndex(index int64) {
 	}
 }
 
-// failures sums what fails of a Job for this Roll's going nodes. With one node more than the parent, only that node is
+// outcome is what a Roll's going nodes mean for one Job.
+type outcome struct {
+	failures
+	// why the whole Job fails; empty where it does not.
+	why string
+	// by are the going nodes whose pods add to the failures, sorted; they cost the Job's other pods where it fails.
+	by []string
+}
+
+// outcome sums the failures of a Job for this Roll's going nodes. With one node more than the parent, only that node is
 // looked at, except where indexes fail one by one: those sets cannot be subtracted.
-func (r *Roll) failures(f *jobFacts) failures {
-	if t, known := r.failuresOf[f]; known {
-		return t
+func (r *Roll) outcome(f *jobFacts) *outcome {
+	if o, known := r.outcomes[f]; known {
+		return o
 	}
-	var t failures
+	o := &outcome{}
 	if r.parent != nil && f.job.Spec.BackoffLimitPerIndex == nil {
-		t = r.parent.failures(f)
+		*o = *r.parent.outcome(f)
 		if n := f.nodes[r.extra.Node]; n != nil {
-			t.counted += n.goes.counted - n.stays.counted
-			t.failJob += n.goes.failJob - n.stays.failJob
+			o.counted += n.goes.counted - n.stays.counted
+			o.failJob += n.goes.failJob - n.stays.failJob
+			if !n.goes.empty() {
+				o.by = append(slices.Clone(o.by), r.extra.Node)
+			}
 		}
 	} else {
-		t.add(&f.fixed)
+		o.add(&f.fixed)
 		for node, n := range f.nodes {
-			if r.goes(node) {
-				t.add(&n.goes)
-			} else {
-				t.add(&n.stays)
+			if !r.goes(node) {
+				o.add(&n.stays)
+				continue
+			}
+			o.add(&n.goes)
+			if !n.goes.empty() {
+				o.by = append(o.by, node)
 			}
 		}
 	}
-	if r.failuresOf == nil {
-		r.failuresOf = map[*jobFacts]failures{}
+	slices.Sort(o.by)
+	o.why = f.fails(o.failures)
+	if r.outcomes == nil {
+		r.outcomes = map[*jobFacts]*outcome{}
 	}
-	r.failuresOf[f] = t
-	return t
+	r.outcomes[f] = o
+	return o
 }
 
 // costs returns the going nodes whose pods fail the Job, sorted by name; none where the Job does not fail as a whole.
 func (r *Roll) costs(f *jobFacts) []string {
-	if _, ended := f.ended(r.snap.options.Now); ended || f.job.DeletionTimestamp != nil {
+	if f.ended != nil || f.job.DeletionTimestamp != nil {
 		return nil
 	}
-	if f.fails(r.failures(f)) == "" {
-		return nil
+	if o := r.outcome(f); o.why != "" {
+		return o.by
 	}
-	var nodes []string
-	for node, n := range f.nodes {
-		if !n.goes.empty() && r.goes(node) {
-			nodes = append(nodes, node)
-		}
-	}
-	slices.Sort(nodes)
-	return nodes
+	return nil
 }
 
 // job reads a Job's pods once per World.
@@ -131,6 +143,9 @@ func (s *snapshot) job(job *batchv1.Job) *jobFacts {
 		if controlledBy(pod, "Job", job) && !uncounted[pod.UID] {
 			f.read(pod)
 		}
+	}
+	if ended, yes := f.over(s.options.Now); yes {
+		f.ended = &ended
 	}
 	s.jobs[key] = f
 	return f

@@ -44,10 +44,10 @@ type Roll struct {
 	parent *Roll
 	extra  Departure
 
-	fates      map[string][]Fate
-	dooms      map[objectKey]doom
-	failuresOf map[*jobFacts]failures
-	placed     bool
+	fates    map[string][]Fate
+	dooms    map[objectKey]doom
+	outcomes map[*jobFacts]*outcome
+	placed   bool
 }
 
 // snapshot is what does not depend on the going set: the World and what was read from it, shared by a Roll and all that
@@ -60,6 +60,7 @@ type snapshot struct {
 	sets     map[objectKey]*setFacts
 	replicas map[objectKey]int
 	budgets  map[string][]budget
+	placer   *placer // from the first placement on
 }
 
 // objectKey identifies an object among those of its kind, also where an input gave it no UID.

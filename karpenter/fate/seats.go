@@ -21,7 +21,10 @@ func (r *Roll) placeAll() {
 			}
 		}
 	}
-	seats := place(r.snap.World, going, pods, r.snap.options)
+	if r.snap.placer == nil {
+		r.snap.placer = newPlacer(r.snap.World, r.snap.options)
+	}
+	seats := r.snap.placer.place(going, pods)
 	seatOf := func(pod *corev1.Pod) (seat, bool) { s, found := seats[pod.UID]; return s, found }
 	for node := range going {
 		fates := r.fates[node]
@@ -48,6 +51,9 @@ func (r *Roll) seat(f *Fate, seatOf func(*corev1.Pod) (seat, bool)) {
 		f.Verdict, f.Reason = Stranded, NoPlaceLeft
 		f.Message = "It would be made again, but finds no place: " + s.why
 		return
+	}
+	if s.why != "" {
+		f.Message += "; " + s.why
 	}
 	if f.Reason != StatefulSet {
 		return
