@@ -246,6 +246,9 @@ func (c *Cluster) Writes(userAgent string) (map[string]int, error) {
 	}
 }
 
+// OptimisedEnv, when not empty, makes Shared run a control plane that was built with optimisation.
+const OptimisedEnv = "ROLLCALL_CLUSTER_OPTIMISED"
+
 // shared is the cluster of this test process.
 var shared struct {
 	once    sync.Once
@@ -266,7 +269,7 @@ func Shared(t TB) *Cluster {
 	shared.once.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Minute)
 		defer cancel()
-		shared.cluster, shared.err = Start(ctx, Options{Optimised: os.Getenv("ROLLCALL_CLUSTER_OPTIMISED") != ""})
+		shared.cluster, shared.err = Start(ctx, Options{Optimised: os.Getenv(OptimisedEnv) != ""})
 	})
 	if shared.err != nil {
 		t.Fatalf("no cluster to test on: %v", shared.err)

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// narrator tells what happens, each step with the time since the start.
+type narrator struct {
+	out   io.Writer
+	start time.Time
+}
+
+func newNarrator(out io.Writer) *narrator { return &narrator{out: out, start: time.Now()} }
+
+func (n *narrator) step(format string, args ...any) {
+	fmt.Fprintf(n.out, "%6.1fs  %s\n", time.Since(n.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// table prints rows under a header, indented below the last step.
+func (n *narrator) table(header []string, rows [][]string) {
+	fmt.Fprintln(n.out)
+	w := tabwriter.NewWriter(n.out, 0, 8, 2, ' ', 0)
+	for _, row := range append([][]string{header}, rows...) {
+		fmt.Fprintf(w, "         %s\n", strings.Join(row, "\t"))
+	}
+	_ = w.Flush()
+	fmt.Fprintln(n.out)
+}
