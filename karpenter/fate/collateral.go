@@ -20,7 +20,8 @@ type doom struct {
 }
 
 // Collateral returns the pods on nodes that stay which this going node costs, alone or together with others, by
-// namespace and name; nil for a node that stays. The node that a pod runs on is its spec.nodeName.
+// namespace and name; nil for a node that stays. The node that a pod runs on is its spec.nodeName; pods that wait for
+// one are left out.
 func (r *Roll) Collateral(node string) []Fate {
 	if !r.goes(node) {
 		return nil
@@ -89,7 +90,7 @@ func (r *Roll) jobOf(pod *corev1.Pod) *jobFacts {
 
 // lostThere returns the fate of a pod on a node that stays, if these going nodes cost it.
 func (r *Roll) lostThere(pod *corev1.Pod, by []string) (Fate, bool) {
-	if _, mirror := pod.Annotations[mirrorAnnotation]; mirror || len(by) == 0 || finished(pod) {
+	if _, mirror := pod.Annotations[mirrorAnnotation]; mirror || finished(pod) || len(by) == 0 || pod.Spec.NodeName == "" {
 		return Fate{}, false
 	}
 	lost := certain(Lost, OwnerPodLost,
@@ -178,7 +179,7 @@ func (r *Roll) doomAlone(pod *corev1.Pod) doom {
 // doomByOwners adds the doom by owner pods: the garbage collector deletes a pod when its last owner is gone
 // (garbagecollector.go attemptToDeleteItem).
 func (r *Roll) doomByOwners(pod *corev1.Pod, d doom) doom {
-	by, dying := slices.Clone(d.by), false
+	by, dying := slices.Clone(d.by), false // dying: an owner is left until then, and it is a pod that dies
 	for i := range pod.OwnerReferences {
 		ref := &pod.OwnerReferences[i]
 		owner, presence := r.snap.Owner(pod.Namespace, *ref)
@@ -189,9 +190,9 @@ func (r *Roll) doomByOwners(pod *corev1.Pod, d doom) doom {
 		if !isPod(ref) || !read {
 			return d
 		}
-		above := r.dooms[keyOf(driver)]
-		if node := driver.Spec.NodeName; r.goes(node) {
-			above = doom{dies: true, by: []string{node}}
+		above, settling := r.dooms[keyOf(driver)]
+		if !settling {
+			above = r.doom(driver)
 		}
 		if !above.dies {
 			return d

@@ -124,12 +124,13 @@ func (f *jobFacts) backoffLimit() (int64, bool) {
 	return 6, true
 }
 
-// failsIndex says whether the pod's end on a going node fails its index for good.
+// failsIndex says whether the pod's end on a going node fails its index for good, or the index has failed already.
 func (f *jobFacts) failsIndex(pod *corev1.Pod) bool {
 	if f.job.Spec.BackoffLimitPerIndex == nil {
 		return false
 	}
-	return f.endsIndex(pod, f.policy.action)
+	index, _ := f.index(pod)
+	return f.failedIndexes.has(index) || f.endsIndex(pod, f.policy.action)
 }
 
 // replaced says whether the Job has nothing more to make for a Terminating pod: its index is done or runs in another pod,

@@ -202,6 +202,8 @@ func TestJobs(t *testing.T) {
 		{"per index 0", []jobMod{size(4, 4), perIndex(0)}, []func(*corev1.Pod){index(1)}, nil, gone},
 		{"per index 1, none before", []jobMod{size(4, 4), perIndex(1)}, []func(*corev1.Pod){index(1), failureCount(0)}, nil, again},
 		{"per index 1, one before", []jobMod{size(4, 4), perIndex(1)}, []func(*corev1.Pod){index(1), failureCount(1)}, nil, gone},
+		{"an index that failed before", []jobMod{size(4, 4), perIndex(3), func(j *batchv1.Job) { j.Status.FailedIndexes = ptr("0-1") }},
+			[]func(*corev1.Pod){index(1)}, nil, gone},
 		{"per index 0 and Ignore", []jobMod{size(4, 4), perIndex(0), policy(onDisruptionTarget(ignore))}, []func(*corev1.Pod){index(1)}, nil, again},
 		{"per index: no default backoffLimit", []jobMod{size(9, 9), perIndex(1), failed(8)}, []func(*corev1.Pod){index(1)}, nil, again},
 		{"per index with backoffLimit 0", []jobMod{size(4, 4), perIndex(1), backoff(0)}, []func(*corev1.Pod){index(1)}, nil, gone},

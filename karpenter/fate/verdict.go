@@ -94,13 +94,17 @@ func (r *Roll) goesWithNode(pod *corev1.Pod, controller *metav1.OwnerReference) 
 	}
 }
 
-// withoutController is rules 5 and 6 for a pod whose owners all lack controller: true.
+// withoutController is rules 5, 6 and 10 for a pod whose owners all lack controller: true. Owners that are pods and die
+// themselves are as good as gone: the garbage collector takes this pod after the last of them (facts/fate-truth.md C4).
 func (r *Roll) withoutController(pod *corev1.Pod) ruling {
+	if r.doomByOwners(pod, doom{}).dies { // 10
+		return certain(Lost, OwnerPodLost, "The pods that own it die; the garbage collector deletes it after the last of them")
+	}
 	var unknown, notServed bool
 	for i := range pod.OwnerReferences {
 		ref := &pod.OwnerReferences[i]
 		switch _, presence := r.snap.Owner(pod.Namespace, *ref); presence {
-		case Found:
+		case Found: // 6
 			return certain(Unsure, OwnerIsNoController, name(ref)+
 				" owns it without controller: true; only its operator's documentation says whether that makes it again")
 		case Unknown:
@@ -110,13 +114,13 @@ func (r *Roll) withoutController(pod *corev1.Pod) ruling {
 		}
 	}
 	switch {
-	case unknown:
+	case unknown: // 6
 		return assumed(Unsure, OwnerIsNoController, "Its owners lack controller: true and could not be looked up; "+
 			"only their operator's documentation says whether it is made again")
-	case notServed:
+	case notServed: // 5
 		return assumed(Lost, OwnerGone, "Its owners are gone or of a kind that the server does not serve; nothing makes it again")
 	}
-	return certain(Lost, OwnerGone, "None of its owners exists any more; nothing makes it again")
+	return certain(Lost, OwnerGone, "None of its owners exists any more; nothing makes it again") // 5
 }
 
 // controlled is rules 5 to 15 for a pod with a controller that is neither a Node nor a living DaemonSet.
@@ -159,7 +163,7 @@ func (s *snapshot) fate(pod *corev1.Pod, r ruling, d *Departure) Fate {
 		return f
 	}
 	f.Flags = s.flags(pod, d)
-	f.Message = message(r, f.Flags)
+	f.Message = message(r, f.Flags, d)
 	return f
 }
 

@@ -181,6 +181,13 @@ func TestRules(t *testing.T) {
 			want{verdict: Lost, reason: OwnerDeleting}},
 		{"10 owner gone is rule 5", pod("a", "n1", by("/Pod d")), nil, want{verdict: Lost, reason: OwnerGone}},
 
+		{"10 without controller, all owners die", pod("a", "n1", beside("/Pod d"), beside("/ConfigMap x")), []any{pod("d", "n1"), configMap},
+			want{verdict: Lost, reason: OwnerPodLost}},
+		{"10 without controller, an owner stays", pod("a", "n1", beside("/Pod d"), beside("/Pod e")), []any{pod("d", "n1"), pod("e", "n2")},
+			want{verdict: Unsure, reason: OwnerIsNoController}},
+		{"10 without controller, another owner lives", pod("a", "n1", beside("/Pod d"), beside("/ConfigMap seed")), []any{pod("d", "n1"), configMap},
+			want{verdict: Unsure, reason: OwnerIsNoController}},
+
 		{"11 no retryStrategy", pod("a", "n1", by("argoproj.io/Workflow w")),
 			[]any{workflow("w", map[string]any{"templates": []any{map[string]any{"name": "main"}}})},
 			want{verdict: Lost, reason: NoRetryStrategy}},
