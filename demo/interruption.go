@@ -65,6 +65,12 @@ func interruption(ctx context.Context, cluster *livecluster.Cluster, say *narrat
 		return err
 	}
 	problems := judge(say, marked, verdicts)
+	say.step("and in words, kubectl rollcall check %s:", spotNode)
+	table, err := check(ctx, bin, cluster.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	say.show(table)
 	problems = append(problems, judgeEvents(ctx, client, say)...)
 
 	say.step("the node is healthy again: the taint goes")
@@ -141,14 +147,12 @@ type answer struct {
 
 // verdictsOf asks 'kubectl rollcall check' about the spot node, by namespace/name.
 func verdictsOf(ctx context.Context, bin, kubeconfig string) (map[string]answer, error) {
-	plugin, err := livecluster.Executable(ctx, bin, "./cmd/kubectl-rollcall")
-	if err != nil {
+	if _, err := livecluster.Executable(ctx, bin, "./cmd/kubectl-rollcall"); err != nil {
 		return nil, err
 	}
-	out, err := exec.CommandContext(ctx, plugin, "check", spotNode, "-o", "json", "--kubeconfig", kubeconfig).Output()
-	var exit *exec.ExitError
-	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 3) { // 3: something will be lost
-		return nil, fmt.Errorf("kubectl rollcall check: %w: %s", err, out)
+	out, err := check(ctx, bin, kubeconfig, "-o", "json")
+	if err != nil {
+		return nil, err
 	}
 	var report struct{ Nodes []struct{ Pods []answer } }
 	if err := json.Unmarshal(out, &report); err != nil || len(report.Nodes) != 1 {
@@ -159,6 +163,17 @@ func verdictsOf(ctx context.Context, bin, kubeconfig string) (map[string]answer,
 		verdicts[a.Namespace+"/"+a.Name] = a
 	}
 	return verdicts, nil
+}
+
+// check runs the plugin in bin on the spot node and returns what it prints.
+func check(ctx context.Context, bin, kubeconfig string, args ...string) ([]byte, error) {
+	args = append([]string{"check", spotNode, "--kubeconfig", kubeconfig}, args...)
+	out, err := exec.CommandContext(ctx, filepath.Join(bin, "kubectl-rollcall"), args...).Output()
+	var exit *exec.ExitError
+	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 3) { // 3: something will be lost
+		return nil, fmt.Errorf("kubectl rollcall check: %w: %s", err, out)
+	}
+	return out, nil
 }
 
 // judge shows each pod's mark and verdict beside what it is, and returns what differs from what has to be.

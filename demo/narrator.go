@@ -30,3 +30,12 @@ func (n *narrator) table(header []string, rows [][]string) {
 	_ = w.Flush()
 	fmt.Fprintln(n.out)
 }
+
+// show prints what a command printed, indented like a table.
+func (n *narrator) show(text []byte) {
+	fmt.Fprintln(n.out)
+	for line := range strings.Lines(string(text)) {
+		fmt.Fprintf(n.out, "         %s", line)
+	}
+	fmt.Fprintln(n.out)
+}
