@@ -68,31 +68,42 @@ func pdb(name string, status policyv1.PodDisruptionBudgetStatus, mods ...func(*p
 	return b
 }
 
-func TestFlags(t *testing.T) {
+type mods = []func(*corev1.Pod)
+
+// flagRow is one row of a table of flags: a departure of n1, the pod on it, and what else there is.
+type flagRow struct {
+	name  string
+	d     Departure
+	pod   mods
+	world []any
+	want  []Flag
+}
+
+func runFlags(t *testing.T, rows []flagRow) {
+	t.Helper()
+	for _, tt := range rows {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCluster(append(tt.world, pod("a", "n1", tt.pod...))...)
+			f := fateOf(t, New(c, []Departure{tt.d}, Options{Now: now}), "n1", "a")
+			if !slices.Equal(f.Flags, tt.want) {
+				t.Errorf("got %v, want %v", f.Flags, tt.want)
+			}
+		})
+	}
+}
+
+var (
+	n1         = Departure{Node: "n1"}
+	karpenter  = Departure{Node: "n1", Karpenter: true}
+	everything = corev1.Toleration{Operator: corev1.TolerationOpExists}
+)
+
+func TestFlagsOfData(t *testing.T) {
 	csi := corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "h"}}
 	local := corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/d"}}
 	zone := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
 		{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}}
-	none := policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 1, DesiredHealthy: 1}
-	some := policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 2, DesiredHealthy: 1, DisruptionsAllowed: 1}
-	short := policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 0, DesiredHealthy: 1}
-	alwaysAllow := func(b *policyv1.PodDisruptionBudget) {
-		b.Spec.UnhealthyPodEvictionPolicy = ptr(policyv1.AlwaysAllow)
-	}
-	everything := corev1.Toleration{Operator: corev1.TolerationOpExists}
-	noExecute := &corev1.Taint{Key: "node.kubernetes.io/out-of-service", Value: "x", Effect: corev1.TaintEffectNoExecute}
-	limited := corev1.Toleration{Key: noExecute.Key, Operator: corev1.TolerationOpExists, TolerationSeconds: ptr[int64](300)}
-	notice := Departure{Node: "n1", Notice: 2 * time.Minute, Deadline: now.Add(time.Minute)}
-	karpenter := Departure{Node: "n1", Karpenter: true}
-	n1 := Departure{Node: "n1"}
-	type mods = []func(*corev1.Pod)
-	tests := []struct {
-		name  string
-		d     Departure
-		pod   mods
-		world []any
-		want  []Flag
-	}{
+	runFlags(t, []flagRow{
 		{"none", n1, nil, nil, nil},
 		{"emptyDir", n1, mods{emptyDir("")}, nil, []Flag{EmptyDirData}},
 		{"emptyDir in memory", n1, mods{emptyDir(corev1.StorageMediumMemory), emptyDir("HugePages-2Mi")}, nil, nil},
@@ -113,7 +124,14 @@ func TestFlags(t *testing.T) {
 			[]any{claim("a-v", "v"), pv("v", local)}, nil},
 		{"hostname is not the Node's name", n1, mods{claimed("c")}, []any{claim("c", "v"), pv("v", csi, hosts("host-1")),
 			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelHostname: "host-1"}}}}, []Flag{LocalVolume}},
+	})
+}
 
+func TestFlagsOfTheDrain(t *testing.T) {
+	noExecute := &corev1.Taint{Key: "node.kubernetes.io/out-of-service", Value: "x", Effect: corev1.TaintEffectNoExecute}
+	limited := corev1.Toleration{Key: noExecute.Key, Operator: corev1.TolerationOpExists, TolerationSeconds: ptr[int64](300)}
+	notice := Departure{Node: "n1", Notice: 2 * time.Minute, Deadline: now.Add(time.Minute)}
+	runFlags(t, []flagRow{
 		{"grace beyond the notice", notice, mods{grace(121)}, nil, []Flag{GraceExceedsNotice}},
 		{"grace as long as the notice", notice, mods{grace(120)}, nil, nil},
 		{"grace of 30s by default", Departure{Node: "n1", Notice: 25 * time.Second}, nil, nil, []Flag{GraceExceedsNotice}},
@@ -140,7 +158,17 @@ func TestFlags(t *testing.T) {
 		{"do-not-disrupt, no time", n1, mods{annotated(karpv1.DoNotDisruptAnnotationKey, "-1h")}, nil, nil},
 		{"safe-to-evict false", n1, mods{annotated(safeToEvictAnnotation, "false")}, nil, []Flag{DoNotDisrupt}},
 		{"safe-to-evict true", n1, mods{annotated(safeToEvictAnnotation, "true")}, nil, nil},
+	})
+}
 
+func TestFlagBlockedByPDB(t *testing.T) {
+	none := policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 1, DesiredHealthy: 1}
+	some := policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 2, DesiredHealthy: 1, DisruptionsAllowed: 1}
+	short := policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 0, DesiredHealthy: 1}
+	alwaysAllow := func(b *policyv1.PodDisruptionBudget) {
+		b.Spec.UnhealthyPodEvictionPolicy = ptr(policyv1.AlwaysAllow)
+	}
+	runFlags(t, []flagRow{
 		{"PDB without room", n1, mods{ofWeb}, []any{pdb("b", none)}, []Flag{BlockedByPDB}},
 		{"PDB with room", n1, mods{ofWeb}, []any{pdb("b", some)}, nil},
 		{"two PDBs", n1, mods{ofWeb}, []any{pdb("b", some), pdb("c", some)}, []Flag{BlockedByPDB}},
@@ -156,7 +184,11 @@ func TestFlags(t *testing.T) {
 		{"PDB, unready, AlwaysAllow", n1, mods{ofWeb, unready}, []any{pdb("b", short, alwaysAllow)}, []Flag{Unready}},
 		{"PDB, ready, AlwaysAllow", n1, mods{ofWeb}, []any{pdb("b", none, alwaysAllow)}, []Flag{BlockedByPDB}},
 		{"two PDBs, unready", n1, mods{ofWeb, unready}, []any{pdb("b", some, alwaysAllow), pdb("c", some, alwaysAllow)}, []Flag{BlockedByPDB, Unready}},
+	})
+}
 
+func TestFlagsOfTheObject(t *testing.T) {
+	runFlags(t, []flagRow{
 		{"finalizer", n1, mods{finalizer("x/y")}, nil, []Flag{HasFinalizer}},
 		{"the Job controller's finalizer", n1, mods{tracked}, nil, nil},
 		{"Terminating and unready", n1, mods{terminating, unready}, nil, []Flag{Terminating, Unready}},
@@ -165,14 +197,5 @@ func TestFlags(t *testing.T) {
 		{"Finished has none", karpenter, mods{phase(corev1.PodFailed), emptyDir(""), tolerates(everything), unready, finalizer("x/y")}, nil, nil},
 		{"in order", karpenter, mods{unready, tolerates(everything), emptyDir(""), finalizer("x/y")}, nil,
 			[]Flag{EmptyDirData, NotEvicted, HasFinalizer, Unready}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			c := newCluster(append(tt.world, pod("a", "n1", tt.pod...))...)
-			f := fateOf(t, New(c, []Departure{tt.d}, Options{Now: now}), "n1", "a")
-			if !slices.Equal(f.Flags, tt.want) {
-				t.Errorf("got %v, want %v", f.Flags, tt.want)
-			}
-		})
-	}
+	})
 }

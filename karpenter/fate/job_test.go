@@ -106,23 +106,43 @@ var (
 
 func (w want) butAssumed() want { w.certainty = Assumed; return w }
 
-// TestJobs has a row for each Job branch of DESIGN.md section 3 and each Job of facts/fate-truth.md section 3. The pod
-// asked about is a-0 of the Job on n1, which goes.
-func TestJobs(t *testing.T) {
-	of := by("batch/Job j")
-	more := func(n int, node string, mods ...func(*corev1.Pod)) (all []*corev1.Pod) {
-		for i := range n {
-			all = append(all, pod(fmt.Sprintf("b-%s%d", node, i), node, append(mods, of)...))
-		}
-		return all
+// jobRow is one row of a table of Jobs: the Job j, its pod a-0 on n1, which goes as n9 does, its other pods, and the answer
+// for a-0.
+type jobRow struct {
+	name string
+	job  []jobMod
+	pod  []func(*corev1.Pod)
+	more []*corev1.Pod
+	want want
+}
+
+func runJobs(t *testing.T, rows []jobRow) {
+	t.Helper()
+	for _, tt := range rows {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := []any{job("j", tt.job...), job("k"), pod("a-0", "n1", append(tt.pod, by("batch/Job j"))...)}
+			for _, p := range tt.more {
+				objects = append(objects, p)
+			}
+			c := newCluster(objects...)
+			check(t, fateOf(t, ask(c, "n1", "n9"), "n1", "a-0"), tt.want)
+			check(t, fateOf(t, ask(c, "n9").With(Departure{Node: "n1"}), "n1", "a-0"), tt.want)
+		})
 	}
-	tests := []struct {
-		name string
-		job  []jobMod
-		pod  []func(*corev1.Pod)
-		more []*corev1.Pod
-		want want
-	}{
+}
+
+// more makes n further pods of the Job on a node.
+func more(n int, node string, mods ...func(*corev1.Pod)) (all []*corev1.Pod) {
+	for i := range n {
+		all = append(all, pod(fmt.Sprintf("b-%s%d", node, i), node, append(mods, by("batch/Job j"))...))
+	}
+	return all
+}
+
+// The tables below have a row for each Job branch of DESIGN.md section 3 and each Job of facts/fate-truth.md section 3.
+
+func TestJobEnds(t *testing.T) {
+	runJobs(t, []jobRow{
 		{"finished: Complete", []jobMod{jobCondition(batchv1.JobComplete, "True")}, nil, nil, ended},
 		{"finished: Failed", []jobMod{jobCondition(batchv1.JobFailed, "True")}, nil, nil, ended},
 		{"finished: SuccessCriteriaMet", []jobMod{jobCondition(batchv1.JobSuccessCriteriaMet, "True")}, nil, nil, ended},
@@ -148,7 +168,11 @@ func TestJobs(t *testing.T) {
 		{"index beyond completions", []jobMod{size(3, 3), indexedJob}, []func(*corev1.Pod){index(3)}, nil, scaled},
 		{"last index", []jobMod{size(3, 3), indexedJob}, []func(*corev1.Pod){index(2)}, nil, again},
 		{"an index without Indexed", []jobMod{size(3, 3)}, []func(*corev1.Pod){index(3)}, nil, again},
+	})
+}
 
+func TestJobBackoffLimit(t *testing.T) {
+	runJobs(t, []jobRow{
 		{"backoffLimit 0", []jobMod{backoff(0)}, nil, nil, gone},
 		{"backoffLimit 1, none failed", []jobMod{backoff(1)}, nil, nil, again},
 		{"backoffLimit 1, one failed", []jobMod{backoff(1), failed(1)}, nil, nil, gone},
@@ -171,7 +195,11 @@ func TestJobs(t *testing.T) {
 		{"only owned, not controlled", []jobMod{backoff(1)}, nil, []*corev1.Pod{pod("c", "n1", beside("batch/Job j"))}, again},
 		{"index beyond completions does not count", []jobMod{size(2, 2), backoff(1), indexedJob}, []func(*corev1.Pod){index(0)},
 			more(1, "n1", index(5)), again},
+	})
+}
 
+func TestJobFailurePolicy(t *testing.T) {
+	runJobs(t, []jobRow{
 		{"Ignore", []jobMod{backoff(0), policy(onDisruptionTarget(ignore))}, nil, nil, again},
 		{"Ignore for status False", []jobMod{backoff(0), policy(onCondition(ignore, corev1.DisruptionTarget, "False"))}, nil, nil, gone},
 		{"FailJob", []jobMod{policy(onDisruptionTarget(failJob))}, nil, nil, gone},
@@ -193,7 +221,11 @@ func TestJobs(t *testing.T) {
 			more(1, "n2", tracked, phase(corev1.PodFailed), exited(143)), again},
 		{"Terminating on the node counts as disrupted", []jobMod{backoff(0), policy(onDisruptionTarget(ignore))},
 			[]func(*corev1.Pod){tracked, terminating}, nil, again},
+	})
+}
 
+func TestJobIndexes(t *testing.T) {
+	runJobs(t, []jobRow{
 		{"FailIndex", []jobMod{size(4, 4), perIndex(3), policy(onDisruptionTarget(failIndex))}, []func(*corev1.Pod){index(1)}, nil, gone},
 		{"FailIndex of another index", []jobMod{size(4, 4), perIndex(3), policy(onDisruptionTarget(failIndex))},
 			[]func(*corev1.Pod){index(1)}, more(1, "n2", index(2)), gone},
@@ -217,7 +249,11 @@ func TestJobs(t *testing.T) {
 		{"an index that failed before counts once", []jobMod{size(9, 9), perIndex(1), maxFailed(3), func(j *batchv1.Job) {
 			j.Status.FailedIndexes = ptr("2,5-6")
 		}}, []func(*corev1.Pod){index(1)}, more(1, "n1", index(2), failureCount(1)), again},
+	})
+}
 
+func TestJobReplaced(t *testing.T) {
+	runJobs(t, []jobRow{
 		{"Terminating, replaced", []jobMod{}, []func(*corev1.Pod){terminating}, more(1, "n2"), replaced},
 		{"Terminating, not yet", []jobMod{size(2, 2)}, []func(*corev1.Pod){terminating}, more(1, "n2"), again},
 		{"Terminating, the rest is nearly done", []jobMod{size(9, 4), succeeded(8)}, []func(*corev1.Pod){terminating}, more(1, "n2"), replaced},
@@ -225,16 +261,5 @@ func TestJobs(t *testing.T) {
 		{"Terminating, another index runs", []jobMod{size(4, 1), indexedJob}, []func(*corev1.Pod){terminating, index(1)}, more(1, "n2", index(2)), again},
 		{"a foreign finalizer holds no Job", nil, []func(*corev1.Pod){finalizer("x/y")}, nil, again},
 		{"successPolicy not met", []jobMod{size(2, 2), indexedJob, backoff(0)}, []func(*corev1.Pod){index(0)}, nil, gone},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			objects := []any{job("j", tt.job...), job("k"), pod("a-0", "n1", append(tt.pod, of)...)}
-			for _, p := range tt.more {
-				objects = append(objects, p)
-			}
-			c := newCluster(objects...)
-			check(t, fateOf(t, ask(c, "n1", "n9"), "n1", "a-0"), tt.want)
-			check(t, fateOf(t, ask(c, "n9").With(Departure{Node: "n1"}), "n1", "a-0"), tt.want)
-		})
-	}
+	})
 }
