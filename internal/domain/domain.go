@@ -8,5 +8,9 @@ const Name = "rollcall.dev"
 // AtRisk is the annotation on a pod that will be lost with its node: the marker of DESIGN.md section 5.
 const AtRisk = Name + "/at-risk"
 
+// StaticPods is the annotation on a Node under which rollcall-agent publishes the static pods that are expected there:
+// DESIGN.md section 6.
+const StaticPods = Name + "/static-pods"
+
 // FieldManager is the name under which rollcall's fields are listed in managedFields.
 const FieldManager = "rollcall"

@@ -1,0 +1,261 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validateContainers checks containers and init containers; volumes are the valid ones of the pod, by name.
+func validateContainers(spec *corev1.PodSpec, volumes map[string]corev1.VolumeSource, path *field.Path) field.ErrorList {
+	at := path.Child("containers")
+	if len(spec.Containers) == 0 {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	grace := *spec.TerminationGracePeriodSeconds
+	names, ports := sets.Set[string]{}, sets.Set[string]{}
+	var errs field.ErrorList
+	for i := range spec.Containers {
+		c := &spec.Containers[i]
+		errs = append(errs, validateContainer(c, volumes, at.Index(i))...)
+		errs = append(errs, unique(names, at.Index(i).Child("name"), c.Name)...)
+		errs = append(errs, validateHandlers(c, grace, at.Index(i))...)
+		errs = append(errs, validateHostPorts(c, ports, spec.HostNetwork, at.Index(i))...)
+	}
+	for i := range spec.InitContainers {
+		c, at := &spec.InitContainers[i], path.Child("initContainers").Index(i)
+		errs = append(errs, validateContainer(c, volumes, at)...)
+		errs = append(errs, unique(names, at.Child("name"), c.Name)...)
+		// They run one by one.
+		errs = append(errs, validateHostPorts(c, sets.Set[string]{}, false, at)...)
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			errs = append(errs, validateHandlers(c, grace, at)...)
+		} else if c.Lifecycle != nil || c.LivenessProbe != nil || c.ReadinessProbe != nil || c.StartupProbe != nil {
+			errs = append(errs, field.Forbidden(at, "probes and lifecycle may not be set for init containers without restartPolicy Always"))
+		}
+	}
+	return errs
+}
+
+func validateContainer(c *corev1.Container, volumes map[string]corev1.VolumeSource, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if c.Name == "" {
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	} else {
+		errs = append(errs, invalid(path.Child("name"), c.Name, validation.IsDNS1123Label(c.Name))...)
+	}
+	switch {
+	case c.Image == "":
+		errs = append(errs, field.Required(path.Child("image"), ""))
+	case strings.TrimSpace(c.Image) != c.Image:
+		errs = append(errs, field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing whitespace"))
+	}
+	errs = append(errs, oneOf(path.Child("imagePullPolicy"), c.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	errs = append(errs, oneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
+		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
+	errs = append(errs, validatePorts(c.Ports, path.Child("ports"))...)
+	errs = append(errs, validateEnv(c, path)...)
+	errs = append(errs, validateMounts(c, volumes, path.Child("volumeMounts"))...)
+	errs = append(errs, validateResources(&c.Resources, path.Child("resources"))...)
+	return append(errs, validateSecurity(c.SecurityContext, path.Child("securityContext"))...)
+}
+
+func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := sets.Set[string]{}
+	for i, port := range ports {
+		at := path.Index(i)
+		if port.Name != "" {
+			if messages := validation.IsValidPortName(port.Name); len(messages) > 0 {
+				errs = append(errs, invalid(at.Child("name"), port.Name, messages)...)
+			} else {
+				errs = append(errs, unique(names, at.Child("name"), port.Name)...)
+			}
+		}
+		errs = append(errs, invalid(at.Child("containerPort"), port.ContainerPort, validation.IsValidPortNum(int(port.ContainerPort)))...)
+		if port.HostPort != 0 {
+			errs = append(errs, invalid(at.Child("hostPort"), port.HostPort, validation.IsValidPortNum(int(port.HostPort)))...)
+		}
+		errs = append(errs, oneOf(at.Child("protocol"), port.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
+	}
+	return errs
+}
+
+func validateHostPorts(c *corev1.Container, taken sets.Set[string], hostNetwork bool, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, port := range c.Ports {
+		at := path.Child("ports").Index(i).Child("hostPort")
+		if hostNetwork && port.HostPort != port.ContainerPort {
+			errs = append(errs, field.Invalid(at, port.HostPort, "must match containerPort when hostNetwork is true"))
+		}
+		if port.HostPort != 0 {
+			errs = append(errs, unique(taken, at, fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort))...)
+		}
+	}
+	return errs
+}
+
+func validateEnv(c *corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, env := range c.Env {
+		at := path.Child("env").Index(i)
+		if env.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		} else {
+			errs = append(errs, invalid(at.Child("name"), env.Name, validation.IsRelaxedEnvVarName(env.Name))...)
+		}
+		from := env.ValueFrom
+		if from == nil {
+			continue
+		}
+		sources := count(from.FieldRef != nil, from.ResourceFieldRef != nil, from.ConfigMapKeyRef != nil, from.SecretKeyRef != nil, from.FileKeyRef != nil)
+		if sources != 1 || env.Value != "" {
+			errs = append(errs, field.Invalid(at.Child("valueFrom"), "", "must be the only source of the value, and have one"))
+		}
+		if from.FieldRef != nil {
+			errs = append(errs, validateFieldRef(from.FieldRef, envFields, at.Child("valueFrom", "fieldRef"))...)
+		}
+	}
+	for i, from := range c.EnvFrom {
+		at := path.Child("envFrom").Index(i)
+		if from.Prefix != "" {
+			errs = append(errs, invalid(at.Child("prefix"), from.Prefix, validation.IsRelaxedEnvVarName(from.Prefix))...)
+		}
+		if count(from.ConfigMapRef != nil, from.SecretRef != nil) != 1 {
+			errs = append(errs, field.Invalid(at, "", "must have one of configMapRef and secretRef"))
+		}
+	}
+	return errs
+}
+
+func count(conditions ...bool) int {
+	n := 0
+	for _, condition := range conditions {
+		if condition {
+			n++
+		}
+	}
+	return n
+}
+
+// Fields of a pod that the downward API serves.
+var (
+	envFields = sets.New("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.host",
+		"spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs")
+	volumeFields = sets.New("metadata.name", "metadata.namespace", "metadata.labels", "metadata.annotations", "metadata.uid")
+)
+
+func validateFieldRef(ref *corev1.ObjectFieldSelector, fields sets.Set[string], path *field.Path) field.ErrorList {
+	name, key, subscripted := strings.Cut(ref.FieldPath, "['")
+	subscripted = subscripted && strings.HasSuffix(ref.FieldPath, "']") && name != ""
+	switch {
+	case ref.APIVersion != "" && ref.APIVersion != "v1":
+		return field.ErrorList{field.NotSupported(path.Child("apiVersion"), ref.APIVersion, []string{"v1"})}
+	case subscripted && name == "metadata.annotations":
+		key = strings.ToLower(strings.TrimSuffix(key, "']"))
+		return invalid(path.Child("fieldPath"), ref.FieldPath, validation.IsQualifiedName(key))
+	case subscripted && name == "metadata.labels":
+		return invalid(path.Child("fieldPath"), ref.FieldPath, validation.IsQualifiedName(strings.TrimSuffix(key, "']")))
+	case !fields.Has(ref.FieldPath):
+		return field.ErrorList{field.NotSupported(path.Child("fieldPath"), ref.FieldPath, sets.List(fields))}
+	}
+	return nil
+}
+
+func validateSecurity(security *corev1.SecurityContext, path *field.Path) field.ErrorList {
+	if security == nil {
+		return nil
+	}
+	errs := validateIDs(security.RunAsUser, security.RunAsGroup, path)
+	privileged := security.Privileged != nil && *security.Privileged
+	if escalation := security.AllowPrivilegeEscalation; escalation != nil && !*escalation && privileged {
+		errs = append(errs, field.Invalid(path, "", "cannot set allowPrivilegeEscalation to false and privileged to true"))
+	}
+	return append(errs, validateSeccomp(security.SeccompProfile, path.Child("seccompProfile"))...)
+}
+
+// validateHandlers checks the probes and the lifecycle of a container that may have them. grace is the pod's
+// terminationGracePeriodSeconds.
+func validateHandlers(c *corev1.Container, grace int64, path *field.Path) field.ErrorList {
+	errs := validateProbe(c.LivenessProbe, grace, true, path.Child("livenessProbe"))
+	errs = append(errs, validateProbe(c.StartupProbe, grace, true, path.Child("startupProbe"))...)
+	errs = append(errs, validateProbe(c.ReadinessProbe, grace, false, path.Child("readinessProbe"))...)
+	if c.Lifecycle == nil {
+		return errs
+	}
+	for name, h := range map[string]*corev1.LifecycleHandler{"postStart": c.Lifecycle.PostStart, "preStop": c.Lifecycle.PreStop} {
+		if h != nil {
+			errs = append(errs, validateHandler(handler{h.Exec, h.HTTPGet, h.TCPSocket, nil, h.Sleep}, grace, path.Child("lifecycle", name))...)
+		}
+	}
+	return errs
+}
+
+// handler is what probes and lifecycle hooks have in common.
+type handler struct {
+	exec  *corev1.ExecAction
+	http  *corev1.HTTPGetAction
+	tcp   *corev1.TCPSocketAction
+	grpc  *corev1.GRPCAction
+	sleep *corev1.SleepAction
+}
+
+// validateProbe checks a probe; one that kills may not ask for several successes, one that does not has no grace period.
+func validateProbe(p *corev1.Probe, grace int64, kills bool, path *field.Path) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	errs := validateHandler(handler{p.Exec, p.HTTPGet, p.TCPSocket, p.GRPC, nil}, grace, path)
+	for _, n := range []int32{p.InitialDelaySeconds, p.TimeoutSeconds, p.PeriodSeconds, p.SuccessThreshold, p.FailureThreshold} {
+		if n < 0 {
+			errs = append(errs, field.Invalid(path, n, "must not be negative"))
+		}
+	}
+	period := p.TerminationGracePeriodSeconds
+	switch {
+	case period != nil && *period <= 0:
+		errs = append(errs, field.Invalid(path.Child("terminationGracePeriodSeconds"), *period, "must be greater than 0"))
+	case period != nil && !kills:
+		errs = append(errs, field.Invalid(path.Child("terminationGracePeriodSeconds"), *period, "must not be set for readiness probes"))
+	}
+	if kills && p.SuccessThreshold > 1 {
+		errs = append(errs, field.Invalid(path.Child("successThreshold"), p.SuccessThreshold, "must be 1"))
+	}
+	return errs
+}
+
+func validateHandler(h handler, grace int64, path *field.Path) field.ErrorList {
+	if count(h.exec != nil, h.http != nil, h.tcp != nil, h.grpc != nil, h.sleep != nil) != 1 {
+		return field.ErrorList{field.Invalid(path, "", "must have exactly one handler")}
+	}
+	switch {
+	case h.exec != nil && len(h.exec.Command) == 0:
+		return field.ErrorList{field.Required(path.Child("exec", "command"), "")}
+	case h.http != nil:
+		errs := validatePort(h.http.Port, path.Child("httpGet", "port"))
+		errs = append(errs, oneOf(path.Child("httpGet", "scheme"), h.http.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
+		for _, header := range h.http.HTTPHeaders {
+			errs = append(errs, invalid(path.Child("httpGet", "httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name))...)
+		}
+		return errs
+	case h.tcp != nil:
+		return validatePort(h.tcp.Port, path.Child("tcpSocket", "port"))
+	case h.grpc != nil:
+		return validatePort(intstr.FromInt32(h.grpc.Port), path.Child("grpc", "port"))
+	case h.sleep != nil && (h.sleep.Seconds < 0 || h.sleep.Seconds > grace):
+		return field.ErrorList{field.Invalid(path.Child("sleep", "seconds"), h.sleep.Seconds, "must not be negative, nor more than terminationGracePeriodSeconds")}
+	}
+	return nil
+}
+
+func validatePort(port intstr.IntOrString, path *field.Path) field.ErrorList {
+	if port.Type == intstr.Int {
+		return invalid(path, port.IntVal, validation.IsValidPortNum(int(port.IntVal)))
+	}
+	return invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal))
+}
