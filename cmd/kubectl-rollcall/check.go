@@ -249,6 +249,10 @@ func (o *checkOptions) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	report := check.Ask(inv, o.question)
 	view := check.View{Format: o.output, ShowAll: o.showAll || len(o.verdicts) > 0, GroupBy: o.groupBy}
 	view.Color, view.Width = terminal(stdout)
+	view.Empty = "no node matches " + o.selector
+	if o.disrupted {
+		view.Empty = "no node is marked for disruption"
+	}
 	if err := report.Write(stdout, view); err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
@@ -279,8 +283,12 @@ func (o *checkOptions) notify(inv *inventory.Inventory, stderr io.Writer) {
 	for _, n := range stray {
 		pods += n
 	}
-	if shown := names[:min(3, len(names))]; len(shown) > 0 {
-		fmt.Fprintf(stderr, "note: %d pods are left out: their nodes are not in the input (%s)\n", pods, strings.Join(shown, ", "))
+	shown := strings.Join(names[:min(3, len(names))], ", ")
+	switch {
+	case pods == 1:
+		fmt.Fprintf(stderr, "note: 1 pod is left out: its node is not in the input (%s)\n", shown)
+	case pods > 1:
+		fmt.Fprintf(stderr, "note: %d pods are left out: their nodes are not in the input (%s)\n", pods, shown)
 	}
 }
 

@@ -120,7 +120,7 @@ As kubectl-rollcall in the PATH it is also "kubectl rollcall".`,
 	})
 	root.SetVersionTemplate("kubectl rollcall {{.Version}}\n")
 	connection.AddFlags(root.PersistentFlags())
-	root.AddCommand(newCheck(connection), newVersion())
+	root.AddCommand(newCheck(connection), newMirrors(connection), newVersion())
 	return root
 }
 

@@ -19,6 +19,8 @@ type View struct {
 	ShowAll bool
 	// GroupBy shows the nodes together, spot nodes first, by "owner" or "namespace"; empty and "node" show each by itself.
 	GroupBy string
+	// Empty is what people read where the report has no nodes.
+	Empty string
 	// Color uses ANSI colours.
 	Color bool
 	// Width is the terminal's, in columns; 0 breaks no line.

@@ -44,6 +44,10 @@ func (p *painter) report(r *Report) {
 }
 
 func (p *painter) total(nodes []Node) {
+	if len(nodes) == 0 {
+		p.line(p.view.Empty)
+		return
+	}
 	p.line(p.paint(bold, plural(len(nodes), "node")+": "+tally(uniqueCounts(nodes))))
 }
 

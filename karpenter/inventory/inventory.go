@@ -60,6 +60,11 @@ func (inv *Inventory) PodsOwnedBy(namespace string, uid types.UID) []*corev1.Pod
 	return inv.podsByOwner[ownerKey{namespace, uid}]
 }
 
+// Pod returns the pod of that name, on whatever node, or nil.
+func (inv *Inventory) Pod(namespace, name string) *corev1.Pod {
+	return find[*corev1.Pod](inv, podKind, types.NamespacedName{Namespace: namespace, Name: name})
+}
+
 // Nodes returns every Node in the order of reading.
 func (inv *Inventory) Nodes() []*corev1.Node { return inv.nodes }
 

@@ -77,7 +77,11 @@ func (j *jsonValue) object(within *list, at place, depth int) error {
 	if (o.meta.Kind == "" || o.meta.APIVersion == "") && !json.Valid(o.buf) {
 		return &syntaxError{at, "this is neither JSON nor YAML"}
 	}
-	return within.take(j.b, o.buf, o.meta, at)
+	if err := within.take(j.b, o.buf, o.meta, at); err != nil {
+		return err
+	}
+	j.s.dropMark() // this is JSON: no second try as YAML
+	return nil
 }
 
 // items reads an array of objects.
