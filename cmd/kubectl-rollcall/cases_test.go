@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-const casesDir = "../../karpenter/check/testdata/fate"
+// caseDirs hold the cases: those of the verdicts' rules, and those of the neighbours' (docs/verdicts.md).
+var caseDirs = []string{"../../karpenter/check/testdata/fate", "../../karpenter/check/testdata/neighbours"}
 
 // A wantedReport is a NAME.want.json; fields that it leaves out are free.
 type wantedReport struct {
@@ -80,9 +81,13 @@ type gotPod struct {
 }
 
 func TestCases(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(casesDir, "*.want.json"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases in %s: %v", casesDir, err)
+	var files []string
+	for _, dir := range caseDirs {
+		found, err := filepath.Glob(filepath.Join(dir, "*.want.json"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no cases in %s: %v", dir, err)
+		}
+		files = append(files, found...)
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".want.json")
@@ -95,7 +100,7 @@ func TestCases(t *testing.T) {
 			if err := json.Unmarshal(raw, &want); err != nil {
 				t.Fatal(err)
 			}
-			args := []string{"check", "-f", filepath.Join(casesDir, name+".yaml"), "-o", "json"}
+			args := []string{"check", "-f", strings.TrimSuffix(file, ".want.json") + ".yaml", "-o", "json"}
 			if want.Now != "" {
 				args = append(args, "--now", want.Now)
 			}

@@ -113,7 +113,9 @@ func (c *neighbourCase) read() error {
 }
 
 func (c *neighbourCase) take(object *unstructured.Unstructured) error {
-	into := func(typed any) error { return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed) }
+	into := func(typed any) error {
+		return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed)
+	}
 	switch object.GroupVersionKind().GroupKind().String() {
 	case "Pod":
 		pod := &corev1.Pod{}
@@ -255,21 +257,21 @@ func neighbourTable(t *testing.T, cases []*neighbourCase, prefix string) string 
 		answers, label := c.answers(t), caseLink(c)
 		for _, pod := range c.pods {
 			name := pod.Namespace + "/" + pod.Name
-			ours, kubectl, karpenter := "on no node", "–", "–"
+			ours, kubectl, karp := "on no node", "–", "–"
 			if answer, asked := answers[name]; asked {
 				ours = brief(answer)
 				kubectl = kubectlSays(t, pod, c.daemonSets, c.Now)
-				karpenter = viewAt(c.Now, c.claims[pod.Spec.NodeName]).says(pod)
+				karp = viewAt(c.Now, c.claims[pod.Spec.NodeName]).says(pod)
 			}
 			if predicate := c.predicateOf(pod); predicate != "" {
-				karpenter = strings.TrimSuffix(predicate+"; "+karpenter, "; –")
+				karp = strings.TrimSuffix(predicate+"; "+karp, "; –")
 			}
 			beside := c.Beside[name]
 			autoscaler := beside.ClusterAutoscaler
 			if autoscaler == "" {
 				autoscaler = "–"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", label, pod.Name, ours, kubectl, karpenter, autoscaler, beside.Why)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", label, pod.Name, ours, kubectl, karp, autoscaler, beside.Why)
 			label = ""
 		}
 	}
