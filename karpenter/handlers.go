@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/rollcall-dev/rollcall/karpenter/fate"
 )
 
 // listen adds the handlers that turn changes into keys. Objects that exist already come as added ones, so that nothing
@@ -113,7 +115,7 @@ func (c *Controller) podDeleted(object any) {
 func (c *Controller) tellLost(pod *corev1.Pod) {
 	text, _ := markOf(pod)
 	marker, ok := ParseMarker(text)
-	if !ok {
+	if !ok || marker.Verdict != fate.Lost {
 		return
 	}
 	c.logDecision("a marked pod is lost", pod, marker, "lost")

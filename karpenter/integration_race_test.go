@@ -35,18 +35,15 @@ func TestRecreatedPodIsNotMarked(t *testing.T) {
 	tainted, healthy := l.apiNode(), l.apiNode()
 	l.barePod("race", tainted)
 	var (
-		once   sync.Once
-		answer int
+		once     sync.Once
+		answer   int
+		replaced error
 	)
 	r := l.startController(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
 			mine := request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/pods/race/status")
 			if mine {
-				once.Do(func() {
-					zero := int64(0)
-					l.must(l.client.CoreV1().Pods(l.namespace).Delete(t.Context(), "race", metav1.DeleteOptions{GracePeriodSeconds: &zero}))
-					l.barePod("race", healthy)
-				})
+				once.Do(func() { replaced = l.replace("race", healthy) })
 			}
 			response, err := next.RoundTrip(request)
 			if mine && err == nil {
@@ -61,9 +58,21 @@ func TestRecreatedPodIsNotMarked(t *testing.T) {
 		t.Errorf("the new pod is marked: %s", text)
 	}
 	r.stop()
+	l.must(replaced)
 	if answer != http.StatusUnprocessableEntity {
 		t.Errorf("the API server answered %d to a patch for a former UID, want 422", answer)
 	}
+}
+
+// replace deletes a pod at once and makes another of its name on the node.
+func (l *lab) replace(name, node string) error {
+	zero := int64(0)
+	pods := l.client.CoreV1().Pods(l.namespace)
+	if err := pods.Delete(l.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+		return err
+	}
+	_, err := pods.Create(l.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: podSpec(node)}, metav1.CreateOptions{})
+	return err
 }
 
 // A taint that comes and goes: the end is right, and no more is written than flipped.

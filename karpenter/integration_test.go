@@ -76,19 +76,29 @@ type running struct {
 	stop  func()
 }
 
-// startController starts one and returns when its caches are synced. wrap may look at its requests.
+// startController starts one that marks what is Lost and returns when its caches are synced. wrap may look at its
+// requests.
 func (l *lab) startController(wrap func(http.RoundTripper) http.RoundTripper) running {
 	l.Helper()
+	return l.startMarking(wrap, fate.Lost)
+}
+
+func (l *lab) startMarking(wrap func(http.RoundTripper) http.RoundTripper, verdicts ...fate.Verdict) running {
+	l.Helper()
+	mark := map[fate.Verdict]bool{}
+	for _, verdict := range verdicts {
+		mark[verdict] = true
+	}
 	config := l.cluster.Config()
 	config.UserAgent = fmt.Sprintf("rollcall-test/%s-%d", l.namespace, time.Now().UnixNano())
 	if wrap != nil {
 		config.Wrap(wrap)
 	}
 	clients := clientsFor(config)
-	set, err := informers.New(clients, informers.Options{})
+	set, err := informers.New(clients, informers.Options{Placement: mark[fate.Stranded]})
 	l.must(err)
 	controller, err := karpenter.New(clients, set, karpenter.Options{
-		Disruption: karpenter.DefaultConfig(), Mark: map[fate.Verdict]bool{fate.Lost: true}, Workers: 4, Identity: "test",
+		Disruption: karpenter.DefaultConfig(), Mark: mark, Workers: 4, Identity: "test",
 	})
 	l.must(err)
 	background, end := context.WithCancel(context.Background())
@@ -185,12 +195,17 @@ func (l *lab) barePod(name, node string) *corev1.Pod {
 // replicaSet makes one with a pod on the node and returns the pod's name.
 func (l *lab) replicaSet(name, node string) string {
 	l.Helper()
+	return l.replicaSetOf(name, podSpec(node))
+}
+
+func (l *lab) replicaSetOf(name string, spec corev1.PodSpec) string {
+	l.Helper()
 	labels := map[string]string{"rs": name}
 	_, err := l.client.AppsV1().ReplicaSets(l.namespace).Create(l.Context(), &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.ReplicaSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec(node)},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
 		},
 	}, metav1.CreateOptions{})
 	l.must(err)
@@ -344,6 +359,56 @@ func TestOwnerOfUnservedKind(t *testing.T) {
 	if marker, _ := karpenter.ParseMarker(l.waitMark("widget", true)); marker.Reason != fate.OwnerGone {
 		t.Errorf("marker %+v", marker)
 	}
+}
+
+// A driver on a node that goes costs its executor on one that stays: that one's marker names the other's node, and goes
+// with the other's taint.
+func TestCollateralIsMarked(t *testing.T) {
+	l := newLab(t)
+	going, staying := l.apiNode(), l.apiNode()
+	driver := l.barePod("driver", going)
+	isController := true
+	executor := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "executor", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "Pod", Name: driver.Name, UID: driver.UID, Controller: &isController}}}, Spec: podSpec(staying)}
+	_, err := l.client.CoreV1().Pods(l.namespace).Create(t.Context(), executor, metav1.CreateOptions{})
+	l.must(err)
+	first := l.startController(nil)
+	l.taint(going, true)
+	l.waitMark("driver", true)
+	if marker, _ := karpenter.ParseMarker(l.waitMark("executor", true)); marker.Reason != fate.OwnerPodLost || marker.Node != going {
+		t.Errorf("marker %+v", marker)
+	}
+	l.waitEvent(l.namespace, "executor", karpenter.WillBeLost)
+	l.taint(going, false)
+	l.waitMark("executor", false)
+
+	// And over a restart, in which the taint goes.
+	l.taint(going, true)
+	l.waitMark("executor", true)
+	first.stop()
+	l.taint(going, false)
+	l.startController(nil)
+	l.waitMark("executor", false)
+}
+
+// With --mark Stranded a pod that would find no other place is marked, until there is one.
+func TestStrandedIsMarked(t *testing.T) {
+	l := newLab(t)
+	node := l.apiNode()
+	label := []byte(`{"metadata":{"labels":{"example.com/only":"` + l.namespace + `"}}}`)
+	_, err := l.client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, label, metav1.PatchOptions{})
+	l.must(err)
+	spec := podSpec(node)
+	spec.NodeSelector = map[string]string{"example.com/only": l.namespace}
+	pod := l.replicaSetOf("web", spec)
+	l.startMarking(nil, fate.Lost, fate.Stranded)
+	l.taint(node, true)
+	if marker, _ := karpenter.ParseMarker(l.waitMark(pod, true)); marker.Verdict != fate.Stranded || marker.Reason != fate.NoPlaceLeft {
+		t.Errorf("marker %+v", marker)
+	}
+	l.waitEvent(l.namespace, pod, karpenter.WillBeStranded)
+	l.taint(node, false)
+	l.waitMark(pod, false)
 }
 
 // The marker is the memory: a controller that was away finds what has to go.

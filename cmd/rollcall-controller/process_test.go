@@ -255,6 +255,27 @@ func TestLeaderKilled(t *testing.T) {
 	}
 }
 
+// A leader whose Lease another has taken stops and says so: its supervisor starts it anew, as a candidate.
+func TestLeaseLost(t *testing.T) {
+	l := newLab(t)
+	p := startProcess(t, l.flags("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms")...)
+	eventually(t, "it leads", func(context.Context) (bool, error) { return len(p.lines("leading")) > 0, nil })
+	eventually(t, "it ends", func(ctx context.Context) (bool, error) {
+		now := time.Now().UTC().Format(metav1.RFC3339Micro)
+		thief := `{"spec":{"holderIdentity":"thief","leaseDurationSeconds":60,"renewTime":"` + now + `"}}`
+		_, err := l.client.CoordinationV1().Leases(l.namespace).Patch(ctx, "rollcall-controller", types.MergePatchType, []byte(thief), metav1.PatchOptions{})
+		select {
+		case <-p.ended:
+			return true, nil
+		default:
+			return false, err
+		}
+	})
+	if status := p.ProcessState.ExitCode(); status != exitError || len(p.lines("the Lease was lost")) == 0 {
+		t.Errorf("exit status %d, want %d and a message", status, exitError)
+	}
+}
+
 func (l *lab) markWrites() int {
 	l.Helper()
 	writes, err := l.cluster.Writes("rollcall-controller/")
