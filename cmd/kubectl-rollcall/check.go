@@ -29,8 +29,8 @@ With -f nothing is asked of a cluster: nodes, pods, their owners, volumes, NodeC
 and all nodes in them are reported unless named, selected or disrupted ones are asked for. An owner of a kind of which the
 files hold nothing is assumed to exist; of a kind that they do hold, without that UID, it is gone.
 
---namespace and --verdict narrow what is shown, and with it the counts and the exit status. Without --namespace all
-namespaces are shown, whatever the kubeconfig's context says.
+--namespace (one, or several with commas) and --verdict narrow what is shown, and with it the counts and the exit status.
+Without --namespace all namespaces are shown, whatever the kubeconfig's context says.
 
 Exit status: 0 nothing lost or stranded among what is shown, 3 something is, 1 an error, 2 wrong usage.`
 

@@ -97,7 +97,8 @@ func newRoot() *cobra.Command {
 		Short: "Who will not come back when a node goes",
 		Long: `rollcall tells, for the pods of a node that goes, which are lost for good, which find no place, and which come back.
 
-As kubectl-rollcall in the PATH it is also "kubectl rollcall".`,
+As kubectl-rollcall in the PATH it is also "kubectl rollcall"; with kubectl_complete-rollcall beside it, kubectl completes
+it too. "kubectl-rollcall completion SHELL" prints the completion of kubectl-rollcall itself.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl rollcall"},
 		Version:       version,
 		SilenceErrors: true,

@@ -160,10 +160,13 @@ func (b *builder) add(raw []byte, meta metav1.TypeMeta, at place) error {
 			Advice: "compare the field with what kubectl get -o yaml prints for such an object",
 		}
 	}
+	b.read++
+	if !ok && object.GetName() == "" {
+		return nil // a Kustomization and the like: nothing of a cluster's
+	}
 	if err := b.settleName(object, kind, at); err != nil {
 		return err
 	}
-	b.read++
 	return b.put(kind, object, at)
 }
 
@@ -206,7 +209,7 @@ func identify(meta metav1.TypeMeta, at place) (schema.GroupVersion, schema.Group
 			break
 		}
 		for own, known := range knownKinds {
-			if own.Kind == meta.Kind {
+			if own.Kind == meta.Kind && known.version != "" {
 				return gv, kind, wrongVersion(meta, own, known, at)
 			}
 		}

@@ -51,7 +51,7 @@ func TestLoadReadsAnySpelling(t *testing.T) {
 		"JSON List in a List":        `{"kind":"List","apiVersion":"v1","items":[{"kind":"List","apiVersion":"v1","items":[` + nodeJSON + `]},` + podJSON1 + `]}`,
 		"typed Lists as the API has": `{"kind":"NodeList","apiVersion":"v1","items":[` + bareNode + `]}{"kind":"PodList","apiVersion":"v1","items":[` + barePod + `]}`,
 		"typed Lists sorted by name": `{"apiVersion":"v1","items":[` + bareNode + `],"kind":"NodeList"}{"apiVersion":"v1","items":[` + barePod + `],"kind":"PodList"}`,
-		"kinds of no use":            nodeYAML + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\n---\napiVersion: v1\nkind: Event\n---\n" + podYAML,
+		"kinds of no use":            nodeYAML + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\n---\napiVersion: v1\nkind: Event\n---\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n---\n" + podYAML,
 		"namesakes elsewhere":        nodeYAML + "---\napiVersion: longhorn.io/v1beta2\nkind: Node\nmetadata: {name: n1}\n---\n" + podYAML,
 		"a List of nothing":          "apiVersion: v1\nitems: []\nkind: List\n---\n" + nodeYAML + "---\n" + podYAML,
 	} {
