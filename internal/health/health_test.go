@@ -13,7 +13,7 @@ func TestProbes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var ready atomic.Bool
 	address, err := Serve(ctx, "127.0.0.1:0", Handler(Checks{
-		Live:  func(*http.Request) error { return nil },
+		Live: func(*http.Request) error { return nil },
 		Ready: func(*http.Request) error {
 			if !ready.Load() {
 				return errors.New("not yet")
