@@ -131,7 +131,7 @@ func (o *mirrorsOptions) expected(node *corev1.Node, stderr io.Writer) (readines
 		if err != nil {
 			return expected, &inventory.InputError{
 				Where: "--kubelet-pods", Problem: err.Error(), Err: err,
-				Advice: "give a file with the answer of the node's kubelet: kubectl get --raw /api/v1/nodes/NODE/proxy/pods, or curl on the node",
+				Advice: "give a file with what the node's kubelet answers to GET https://NODE:10250/pods",
 			}
 		}
 	}

@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,23 +27,17 @@ var decoder = func() runtime.Decoder {
 // why it refuses it (tryDecodeSinglePod and applyDefaults of pkg/kubelet/config/common.go). Of defaults it applies those
 // that decide about requests. The pod does not share memory with data.
 func Decode(data []byte, node string) (*corev1.Pod, error) {
-	// A first document that begins with a brace is JSON to its end; else the first YAML document counts.
-	json, err := yaml.ToJSON(data)
+	content, err := toJSON(data)
 	if err != nil {
-		return nil, fmt.Errorf("no YAML: %w", err)
-	}
-	object, err := runtime.Decode(decoder, json)
-	switch {
-	case runtime.IsNotRegisteredError(err):
-		return nil, fmt.Errorf("no pod: %w", err)
-	case runtime.IsMissingKind(err) || runtime.IsMissingVersion(err):
-		return nil, fmt.Errorf("no pod: the first document has no apiVersion and kind: %w", err)
-	case err != nil:
 		return nil, err
+	}
+	object, err := runtime.Decode(decoder, content)
+	if err != nil {
+		return nil, explain(data, content, err)
 	}
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
-		return nil, fmt.Errorf("no pod, but a %s", object.GetObjectKind().GroupVersionKind().Kind)
+		return nil, noPod(content)
 	}
 	if pod.Name == "" {
 		return nil, errors.New("no name")
@@ -54,6 +50,41 @@ func Decode(data []byte, node string) (*corev1.Pod, error) {
 		return nil, fmt.Errorf("static pods may not refer to %s", reference)
 	}
 	return pod, nil
+}
+
+// toJSON takes content whose first character is a brace for JSON to its end; of any other the first YAML document counts.
+func toJSON(data []byte) ([]byte, error) {
+	content, err := yaml.ToJSON(data)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("no YAML: %w", err)
+	case bytes.Equal(bytes.TrimSpace(content), []byte("null")):
+		return nil, errors.New("empty, or its first document is: only that counts")
+	case !yaml.IsJSONBuffer(content):
+		return nil, errors.New("no pod, but a list or a plain text")
+	}
+	return content, nil
+}
+
+// explain makes of a decoder's error what tells people what is wrong with the file.
+func explain(data, content []byte, err error) error {
+	switch {
+	case runtime.IsNotRegisteredError(err):
+		return noPod(content)
+	case runtime.IsMissingKind(err), runtime.IsMissingVersion(err):
+		return errors.New("no pod: apiVersion and kind are not both there")
+	case yaml.IsJSONBuffer(data):
+		return fmt.Errorf("it begins with a brace and is therefore read as JSON: %w", err)
+	}
+	return err
+}
+
+func noPod(content []byte) error {
+	var meta metav1.TypeMeta
+	if err := json.Unmarshal(content, &meta); err != nil {
+		return errors.New("no pod")
+	}
+	return fmt.Errorf("no pod, but kind %s of %s", meta.Kind, meta.APIVersion)
 }
 
 // applyDefaults names the pod and gives it the defaults on which requests and validation depend; where validation can take
