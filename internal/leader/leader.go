@@ -51,6 +51,9 @@ type Elector struct {
 	config Config
 	client kubernetes.Interface
 	health *leaderelection.HealthzAdaptor
+
+	mu       sync.Mutex
+	previous time.Time // guarded by mu
 }
 
 // New makes an Elector. The client should have the process's user agent: its writes are the only ones of a quiet cluster.
@@ -66,6 +69,30 @@ func (e *Elector) Healthy(request *http.Request) error {
 	return e.health.Check(request)
 }
 
+// Previous is when a holder before this process last renewed the Lease, as far as this process saw; zero where there was
+// none.
+func (e *Elector) Previous() time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.previous
+}
+
+// A witness is the lock, and remembers when others held it.
+type witness struct {
+	resourcelock.Interface
+	elector *Elector
+}
+
+func (w witness) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := w.Interface.Get(ctx)
+	if err == nil && record.HolderIdentity != w.Identity() {
+		w.elector.mu.Lock()
+		defer w.elector.mu.Unlock()
+		w.elector.previous = record.RenewTime.Time
+	}
+	return record, raw, err
+}
+
 // Run waits for the Lease and then calls work once, with the right to write and the wish to stop. lead ends at once when
 // the Lease is lost. When ctx ends, stop closes first; the Lease is renewed until work has returned and then released.
 // Without election work is called at once. Run returns what work does, or ErrLost.
@@ -78,11 +105,11 @@ func (e *Elector) Run(ctx context.Context, work Work) error {
 	defer release()
 	t := &term{config: e.config, work: work, stop: ctx.Done(), release: release, done: make(chan struct{})}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
+		Lock: witness{&resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: e.config.Namespace, Name: e.config.Name},
 			Client:     e.client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: e.config.Identity},
-		},
+		}, e},
 		LeaseDuration:   e.config.Duration,
 		RenewDeadline:   e.config.RenewDeadline,
 		RetryPeriod:     e.config.RetryPeriod,
