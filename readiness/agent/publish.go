@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/domain"
+	"github.com/rollcall-dev/rollcall/readiness"
+)
+
+// Manager is the field manager of the annotation. The condition has another: who applies one of them must not lose the
+// other.
+const Manager = "rollcall-agent"
+
+// publish writes the annotation where the one that stands says something else, and returns when to look again.
+func (a *Agent) publish(ctx context.Context, expected readiness.Expected, now time.Time) (time.Duration, error) {
+	if expected.Unknown != "" {
+		return idle, nil
+	}
+	value, err := expected.Encode(a.Identity)
+	if err != nil {
+		return idle, err
+	}
+	standing, there := a.node.Annotations[readiness.StaticPodsAnnotation]
+	if there && sameContent(standing, value) {
+		a.published = standing
+		return idle, nil
+	}
+	if a.overwritten(standing, there) {
+		a.tell(ctx, "StaticPodsOverwritten", a.accuse(standing))
+		if wait := a.restore.Sub(now); wait > 0 {
+			return wait, nil
+		}
+		a.restore = now.Add(quarrel)
+	}
+	node, err := a.apply(ctx, Manager, nodePatch{Metadata: patchMeta{
+		UID: a.node.UID, Annotations: map[string]string{readiness.StaticPodsAnnotation: value},
+	}})
+	if err != nil {
+		return 0, err
+	}
+	a.published = value
+	a.see(node)
+	a.Log.Info("published", "source", expected.Source, "pods", len(expected.Pods), "ignored", len(expected.Ignored))
+	return idle, nil
+}
+
+// sameContent compares what two annotations say, whoever wrote them and when.
+func sameContent(a, b string) bool {
+	x, _, err := readiness.Decode(a)
+	if err != nil {
+		return false
+	}
+	y, _, err := readiness.Decode(b)
+	return err == nil && x.Same(&y)
+}
+
+// overwritten tells whether somebody else wrote what stands: after this agent did, or before it came, by another hand than
+// an agent's.
+func (a *Agent) overwritten(standing string, there bool) bool {
+	if a.published != "" {
+		return standing != a.published
+	}
+	return there && writer(a.node) != Manager
+}
+
+// accuse says who wrote what stands.
+func (a *Agent) accuse(standing string) string {
+	by := writer(a.node)
+	_, identity, err := readiness.Decode(standing)
+	switch {
+	case by == Manager && err == nil && identity != a.Identity:
+		return "another rollcall-agent (" + identity + ") publishes other static pods for this node than " + a.Identity +
+			" does: only one may run on a node, with one configuration"
+	case by == "":
+		return "somebody removed the annotation " + readiness.StaticPodsAnnotation + "; it is written again"
+	}
+	return "the annotation " + readiness.StaticPodsAnnotation + " was written by " + by + ", not by rollcall-agent; it is written again"
+}
+
+// writer returns the field manager that owns the annotation, or "".
+func writer(node *corev1.Node) string {
+	for _, entry := range node.ManagedFields {
+		if entry.FieldsV1 != nil && strings.Contains(string(entry.FieldsV1.Raw), `"f:`+readiness.StaticPodsAnnotation+`"`) {
+			return entry.Manager
+		}
+	}
+	return ""
+}
+
+// nodePatch is what is applied to a Node.
+type nodePatch struct {
+	APIVersion string       `json:"apiVersion"`
+	Kind       string       `json:"kind"`
+	Metadata   patchMeta    `json:"metadata"`
+	Status     *patchStatus `json:"status,omitempty"`
+}
+
+type patchMeta struct {
+	Name            string            `json:"name"`
+	UID             types.UID         `json:"uid"` // another Node of the name is refused
+	ResourceVersion string            `json:"resourceVersion,omitempty"`
+	Annotations     map[string]string `json:"annotations,omitempty"`
+}
+
+type patchStatus struct {
+	Conditions []corev1.NodeCondition `json:"conditions"`
+}
+
+func (a *Agent) apply(ctx context.Context, manager string, patch nodePatch) (*corev1.Node, error) {
+	patch.APIVersion, patch.Kind, patch.Metadata.Name = "v1", "Node", a.Node
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return nil, err
+	}
+	return a.API.ApplyStatus(ctx, manager, body)
+}
+
+// say logs a message on a subject, once until it changes.
+func (a *Agent) say(level slog.Level, subject, message string) {
+	if a.said[subject] != message {
+		a.said[subject] = message
+		a.Log.Log(context.Background(), level, message, "about", subject)
+	}
+}
+
+// failed says what went wrong and what to do about it.
+func (a *Agent) failed(doing string, err error) {
+	message := doing + ": " + err.Error()
+	switch {
+	case errors.Is(err, context.Canceled):
+		return
+	case apierrors.IsForbidden(err):
+		message += "; the agent needs to get, list and watch nodes, to patch nodes/status, and with --standalone to list and watch pods"
+	case apierrors.IsUnauthorized(err):
+		message += "; the API server does not accept the agent's token"
+	}
+	a.say(slog.LevelError, doing, message)
+}
+
+// tell logs a warning and leaves it as an Event on the Node, once until it changes.
+func (a *Agent) tell(ctx context.Context, reason, message string) {
+	if a.said[reason] == message {
+		return
+	}
+	a.say(slog.LevelWarn, reason, message)
+	now := metav1.NewTime(a.Now())
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: a.Node + ".", Namespace: metav1.NamespaceDefault},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Node", Name: a.Node, UID: types.UID(a.Node), // as the kubelet does: kubectl describe looks for it
+		},
+		Reason: reason, Message: message, Type: corev1.EventTypeWarning, Count: 1,
+		FirstTimestamp: now, LastTimestamp: now,
+		Source: corev1.EventSource{Component: Manager, Host: a.Node}, ReportingController: domain.Name + "/agent", ReportingInstance: a.Identity,
+	}
+	if err := a.API.CreateEvent(ctx, event); err != nil {
+		a.failed("writing an Event", err)
+	}
+}
