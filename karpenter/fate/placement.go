@@ -20,6 +20,8 @@ type seat struct {
 	placement Placement
 	// why names the node or NodePool that takes the pod, or the most telling obstacle, in words a person can act on.
 	why string
+	// later is set without a place: what takes the pod once the Terminating pods on nodes that stay have gone.
+	later string
 }
 
 // place simulates where the pods find room. pods are those that would be recreated, from all going nodes together. It
@@ -29,10 +31,46 @@ func place(w World, going map[string]bool, pods []*corev1.Pod, o Options) map[ty
 	if len(pods) == 0 {
 		return map[types.UID]seat{}
 	}
-	return newPlacer(w, o).place(going, pods)
+	return newPlacer(w, o).place(going, pods, nil)
 }
 
-// place seats the pods, see the function place.
+// place seats the pods, see the function place. leaving are pods on staying nodes that the going ones cost: they hold
+// nothing, since they are deleted too. Terminating pods hold their room as they do for the scheduler, which waits for
+// them: a pod that only they keep from a place is told so.
+func (p *placer) place(going map[string]bool, pods, leaving []*corev1.Pod) map[types.UID]seat {
+	seats := p.placeOnce(going, pods, leaving)
+	stranded := func(pod *corev1.Pod) bool { return seats[pod.UID].placement == NoPlace }
+	terminating := p.terminating(going)
+	if len(terminating) == 0 || !slices.ContainsFunc(pods, stranded) {
+		return seats
+	}
+	later := p.placeOnce(going, pods, slices.Concat(leaving, terminating))
+	for uid, s := range seats {
+		if then := later[uid]; s.placement == NoPlace && then.placement != NoPlace {
+			s.later = then.why
+			seats[uid] = s
+		}
+	}
+	return seats
+}
+
+// terminating returns the residents of staying nodes that have been asked to stop.
+func (p *placer) terminating(going map[string]bool) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for i := range p.sites {
+		if going[p.sites[i].name] {
+			continue
+		}
+		for _, r := range p.residents[i] {
+			if r.pod.DeletionTimestamp != nil {
+				pods = append(pods, r.pod)
+			}
+		}
+	}
+	return pods
+}
+
+// placeOnce is one simulation.
 //
 // Order: highest spec.priority, then largest, then namespace and name. The largest is the pod with the largest share of
 // any one resource, measured by the most that any node has of it; equal shares are told apart by cpu, then memory.
@@ -40,9 +78,9 @@ func place(w World, going map[string]bool, pods []*corev1.Pod, o Options) map[ty
 //
 // A pod with affinity or topology spread that found nothing is tried again after others were seated, as the scheduler
 // does: the pod that it follows may have come after it.
-func (p *placer) place(going map[string]bool, pods []*corev1.Pod) map[types.UID]seat {
+func (p *placer) placeOnce(going map[string]bool, pods, leaving []*corev1.Pod) map[types.UID]seat {
 	seats := make(map[types.UID]seat, len(pods))
-	s := p.simulate(going, pods)
+	s := p.simulate(going, pods, leaving)
 	pending := s.guests(pods)
 	for progress := true; progress && len(pending) > 0; {
 		progress = false
@@ -55,13 +93,13 @@ func (p *placer) place(going map[string]bool, pods []*corev1.Pod) map[types.UID]
 			case g.follows():
 				retry = append(retry, g)
 			default:
-				seats[g.pod.UID] = seat{NoPlace, s.explain(g)}
+				seats[g.pod.UID] = seat{placement: NoPlace, why: s.explain(g)}
 			}
 		}
 		pending = retry
 	}
 	for _, g := range pending {
-		seats[g.pod.UID] = seat{NoPlace, s.explain(g)}
+		seats[g.pod.UID] = seat{placement: NoPlace, why: s.explain(g)}
 	}
 	return seats
 }
@@ -70,7 +108,7 @@ func (p *placer) place(going map[string]bool, pods []*corev1.Pod) map[types.UID]
 type simulation struct {
 	*placer
 	going     map[string]bool
-	moving    sets.Set[types.NamespacedName] // the pods to be placed that run on a staying node: they hold nothing there
+	moving    sets.Set[types.NamespacedName] // the pods that leave a staying node, to be placed or lost: they hold nothing there
 	sites     []site                         // the placer's, with what this simulation took from them
 	seated    []neighbour
 	taken     map[types.NamespacedName]types.NamespacedName // ReadWriteOncePod claim → the pod seated with it
@@ -83,7 +121,7 @@ type simulation struct {
 	values  map[string][]string                  // label key → its values on staying Nodes, sorted
 }
 
-func (p *placer) simulate(going map[string]bool, pods []*corev1.Pod) *simulation {
+func (p *placer) simulate(going map[string]bool, pods, leaving []*corev1.Pod) *simulation {
 	s := &simulation{
 		placer: p, going: going, moving: sets.New[types.NamespacedName](), sites: slices.Clone(p.sites),
 		taken:   map[types.NamespacedName]types.NamespacedName{},
@@ -95,20 +133,23 @@ func (p *placer) simulate(going map[string]bool, pods []*corev1.Pod) *simulation
 			s.sites[i].closed = isGoing
 		}
 	}
-	for _, pod := range pods {
-		if !going[pod.Spec.NodeName] {
-			s.moving.Insert(nameOf(pod))
+	vacated := map[int]bool{}
+	for _, pod := range slices.Concat(pods, leaving) {
+		if going[pod.Spec.NodeName] {
+			continue
+		}
+		s.moving.Insert(nameOf(pod))
+		if i, ok := p.index[pod.Spec.NodeName]; ok {
+			vacated[i] = true
 		}
 	}
-	for _, pod := range pods {
-		if i, ok := p.index[pod.Spec.NodeName]; ok && !going[pod.Spec.NodeName] {
-			s.sites[i].populate(p.residents[i], s.moving)
-		}
+	for i := range vacated {
+		s.sites[i].populate(p.residents[i], s.moving)
 	}
 	return s
 }
 
-// stays says whether a resident is still there when the nodes are gone and the pods to be placed have left.
+// stays says whether a resident is still there when the nodes are gone and the pods that leave have left.
 func (s *simulation) stays(r resident) bool {
 	return s.sites[r.site].closed != isGoing && !s.moving.Has(nameOf(r.pod))
 }
@@ -134,13 +175,13 @@ func (s *simulation) seat(g *guest) (seat, bool) {
 	// 1. The tightest node that takes the pod.
 	if st := s.tightest(g); st != nil {
 		s.settle(g, st)
-		return seat{FitsNow, "fits on " + st.name}, true
+		return seat{placement: FitsNow, why: "fits on " + st.name}, true
 	}
 	// 2. A node that does not exist yet.
 	for _, l := range s.allLaunchers() {
 		if st := s.launch(l, g); st != nil {
 			s.settle(g, st)
-			return seat{NeedsNode, "no Ready node takes it now; " + l.name + " can bring one that does"}, true
+			return seat{placement: NeedsNode, why: "no Ready node takes it now; " + l.name + " can bring one that does"}, true
 		}
 	}
 	return seat{}, false

@@ -62,7 +62,7 @@ func BenchmarkPlace(b *testing.B) {
 	shared := newPlacer(w, Options{})
 	b.Run("one node, shared", func(b *testing.B) {
 		for b.Loop() {
-			shared.place(map[string]bool{"n7": true}, w.PodsOn("n7"))
+			shared.place(map[string]bool{"n7": true}, w.PodsOn("n7"), nil)
 		}
 	})
 }

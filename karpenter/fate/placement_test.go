@@ -358,7 +358,7 @@ func TestPlaceAgain(t *testing.T) {
 			pod  *corev1.Pod
 			node string
 		}{{a, "n1"}, {b, "n2"}} {
-			got := shared.place(map[string]bool{q.node: true}, []*corev1.Pod{q.pod})
+			got := shared.place(map[string]bool{q.node: true}, []*corev1.Pod{q.pod}, nil)
 			if s := got[q.pod.UID]; s.placement != FitsNow || s.why != "fits on n3" {
 				t.Errorf("%s: %v", q.pod.Name, s)
 			}

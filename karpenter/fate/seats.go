@@ -12,9 +12,12 @@ func (r *Roll) placeAll() {
 	}
 	r.placed = true
 	going := map[string]bool{}
-	var pods []*corev1.Pod
+	var pods, leaving []*corev1.Pod
 	for _, node := range r.goingNodes() {
 		going[node] = true
+		for _, f := range r.Collateral(node) {
+			leaving = append(leaving, f.Pod)
+		}
 		for _, f := range r.decided(node) {
 			if needsRoom(&f) {
 				pods = append(pods, f.Pod)
@@ -24,7 +27,7 @@ func (r *Roll) placeAll() {
 	if r.snap.placer == nil {
 		r.snap.placer = newPlacer(r.snap.World, r.snap.options)
 	}
-	seats := r.snap.placer.place(going, pods)
+	seats := r.snap.placer.place(going, pods, leaving)
 	seatOf := func(pod *corev1.Pod) (seat, bool) { s, found := seats[pod.UID]; return s, found }
 	for node := range going {
 		fates := r.fates[node]
@@ -50,6 +53,10 @@ func (r *Roll) seat(f *Fate, seatOf func(*corev1.Pod) (seat, bool)) {
 	if s.placement == NoPlace {
 		f.Verdict, f.Reason = Stranded, NoPlaceLeft
 		f.Message = "It would be made again, but finds no place: " + s.why
+		if s.later != "" {
+			f.Certainty = Assumed
+			f.Message += "; once the Terminating pods there have gone: " + s.later + " (assumed: they take their time)"
+		}
 		return
 	}
 	if s.why != "" {
