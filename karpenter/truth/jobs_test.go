@@ -2,6 +2,7 @@ package truth
 
 import (
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -151,6 +152,19 @@ var jobScenarios = []scenario{
 		pods: []expectation{returns(fate.Job), unharmed()},
 	},
 	{
+		// The one that is stopping is counted when it has stopped, whether that is before the others or after.
+		name: "job-another-stops-elsewhere", make: jobOf(backoff(1), work(2, 1), afterFailure, with(stopsAfter(time.Minute))),
+		partner: func(s *site) {
+			widen(s)
+			s.mine("a pod on each node", 2, running)
+			there := s.mine("the pod there", 1, func(p *corev1.Pod) bool { return p.Spec.NodeName == s.stays })[0]
+			s.delete(podResource, there.Name, metav1.DeletePropagationBackground)
+			s.mine("the deletion", 1, terminating)
+		},
+		pods: []expectation{givesUp, costs(fate.JobWillNotRetry)},
+	},
+	{name: "job-work-queue", make: jobOf(work(0, 2)), pods: []expectation{returns(fate.Job).times(2)}},
+	{
 		name: "job-half-done-backoff-0", make: jobOf(backoff(0), work(2, 2)), pend: firstEnds(0), shape: awaitStatus(0, 1),
 		pods: []expectation{givesUp},
 	},
@@ -241,6 +255,11 @@ var jobPolicyScenarios = []scenario{
 		pods: []expectation{givesUp, unharmed()},
 	},
 	{
+		name: "policy-failindex-backoff-0", partner: widen,
+		make: jobOf(indexed(2, 1), perIndex(3), backoff(0), policy(onDisruption(batchv1.PodFailurePolicyActionFailIndex))),
+		pods: []expectation{givesUp, costs(fate.JobWillNotRetry)},
+	},
+	{
 		name: "policy-count-backoff-0", make: jobOf(backoff(0), policy(onDisruption(batchv1.PodFailurePolicyActionCount))),
 		pods: []expectation{givesUp},
 	},
@@ -285,9 +304,18 @@ var jobIndexScenarios = []scenario{
 		pods: []expectation{givesUp, unharmed()},
 	},
 	{
-		name: "per-index-0-no-failed-index", partner: widen,
-		make: jobOf(indexed(2, 1), perIndex(0), func(j *batchv1.Job) { none := int32(0); j.Spec.MaxFailedIndexes = &none }),
+		name: "per-index-0-no-failed-index", make: jobOf(indexed(2, 1), perIndex(0), atMostFailed(0)), partner: widen,
 		pods: []expectation{givesUp, costs(fate.JobWillNotRetry)},
+	},
+	{
+		name: "per-index-0-second-failed-index", make: jobOf(indexed(3, 1), perIndex(0), atMostFailed(1)), pend: firstEnds(1),
+		shape: awaitStatus(1, 0), partner: widen,
+		pods: []expectation{givesUp, costs(fate.JobWillNotRetry)},
+	},
+	{
+		name: "per-index-0-failed-indexes-left", make: jobOf(indexed(3, 1), perIndex(0), atMostFailed(2)), pend: firstEnds(1),
+		shape: awaitStatus(1, 0), partner: widen,
+		pods: []expectation{givesUp, unharmed()},
 	},
 	{name: "per-index-1", make: jobOf(indexed(1, 1), perIndex(1)), pods: []expectation{returns(fate.Job)}},
 	{
@@ -308,6 +336,10 @@ var jobIndexScenarios = []scenario{
 		shape: func(s *site) { s.mine("the Job to stop the other index", 1, terminating) },
 		pods:  []expectation{lost(fate.JobFinished).of("1")},
 	},
+}
+
+func atMostFailed(indexes int32) func(*batchv1.Job) {
+	return func(j *batchv1.Job) { j.Spec.MaxFailedIndexes = &indexes }
 }
 
 func successOf(indexes string) func(*batchv1.Job) {

@@ -34,6 +34,7 @@ var (
 	podResource        = corev1.SchemeGroupVersion.WithResource("pods")
 	controllerResource = corev1.SchemeGroupVersion.WithResource("replicationcontrollers")
 	replicaSetResource = appsv1.SchemeGroupVersion.WithResource("replicasets")
+	daemonSetResource  = appsv1.SchemeGroupVersion.WithResource("daemonsets")
 	setResource        = appsv1.SchemeGroupVersion.WithResource("statefulsets")
 	jobResource        = batchv1.SchemeGroupVersion.WithResource("jobs")
 )
@@ -163,10 +164,15 @@ func (s *site) awaitBudget(suffix string) {
 
 func member(m *metav1.ObjectMeta, _ *corev1.PodSpec) { m.Labels[memberLabel] = "" }
 
-func slow(m *metav1.ObjectMeta, p *corev1.PodSpec) {
-	hour := int64(time.Hour / time.Second)
-	m.Annotations[stopAfter] = "1h"
-	p.TerminationGracePeriodSeconds = &hour
+// slow pods outlast the test, where their kubelet lives.
+func slow(m *metav1.ObjectMeta, p *corev1.PodSpec) { stopsAfter(time.Hour)(m, p) }
+
+func stopsAfter(d time.Duration) podMod {
+	return func(m *metav1.ObjectMeta, p *corev1.PodSpec) {
+		grace := int64(2 * d.Seconds())
+		m.Annotations[stopAfter] = d.String()
+		p.TerminationGracePeriodSeconds = &grace
+	}
 }
 
 func once(_ *metav1.ObjectMeta, p *corev1.PodSpec) { p.RestartPolicy = corev1.RestartPolicyNever }
@@ -206,6 +212,12 @@ func onlyOn(node string) podMod {
 func cores(n int) podMod {
 	return func(_ *metav1.ObjectMeta, p *corev1.PodSpec) {
 		p.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(fmt.Sprint(n))}
+	}
+}
+
+func memory(amount string) podMod {
+	return func(_ *metav1.ObjectMeta, p *corev1.PodSpec) {
+		p.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}
 	}
 }
 

@@ -52,6 +52,17 @@ spec: {containers: [{name: c, image: "i:1"}]}
 		pods: []expectation{expect(fate.GoesWithNode, fate.DaemonSet, notRecreated).leftAlone(""), unharmed()},
 	},
 	{
+		name: "daemonset-deleted",
+		make: func(s *site) {
+			s.create(&appsv1.DaemonSet{ObjectMeta: s.meta(""), Spec: appsv1.DaemonSetSpec{Selector: s.selector(), Template: s.template(member, slow)}})
+		},
+		shape: func(s *site) {
+			s.delete(daemonSetResource, s.scenario, metav1.DeletePropagationBackground)
+			s.mine("the garbage collector", 1, terminating)
+		},
+		pods: []expectation{lost(fate.OwnerGone)},
+	},
+	{
 		name: "daemonset-annotation", make: bare(annotated("cluster-autoscaler.kubernetes.io/daemonset-pod", "true")),
 		pods: []expectation{expect(fate.GoesWithNode, fate.DaemonSetAnnotation, notRecreated)},
 	},
@@ -193,6 +204,19 @@ var ownerScenarios = []scenario{
 		pods: []expectation{returns(fate.ReplicaSet).of("driver"), lost(fate.OwnerPodLost), costs(fate.OwnerPodLost)},
 	},
 	{
+		name: "driver-is-of-a-failing-job",
+		make: jobOf(backoff(0), work(2, 1), with(part("driver"))), partner: func(s *site) {
+			widen(s)
+			s.mine("a driver on each node", 2, isDriver)
+			there := s.mine("the driver there", 1, func(p *corev1.Pod) bool { return isDriver(p) && p.Spec.NodeName == s.stays })[0]
+			s.executorOf(there, s.going)
+			s.executorOf(there, s.stays)
+		},
+		pods: []expectation{
+			givesUp.of("driver"), costs(fate.JobWillNotRetry).of("driver"), lost(fate.OwnerPodLost), costs(fate.OwnerPodLost),
+		},
+	},
+	{
 		name: "driver-stays",
 		partner: func(s *site) {
 			s.create(s.pod("-executor", on(s.going), ownedBy(s.create(s.pod("-driver", on(s.stays))))))
@@ -224,13 +248,13 @@ func keep(o metav1.Object) { o.SetFinalizers([]string{holdFinalizer}) }
 func isDriver(p *corev1.Pod) bool { return p.Labels[partLabel] == "driver" && running(p) }
 
 // executors makes a pod that the driver controls beside it.
-func executors(s *site) { s.executor(s.going) }
+func executors(s *site) { s.executorOf(s.mine("the driver", 1, isDriver)[0], s.going) }
 
 // executorThere makes one on the healthy node.
-func executorThere(s *site) { s.executor(s.stays) }
+func executorThere(s *site) { s.executorOf(s.mine("the driver", 1, isDriver)[0], s.stays) }
 
-func (s *site) executor(node string) {
-	driver, yes := s.mine("the driver", 1, isDriver)[0], true
+func (s *site) executorOf(driver *corev1.Pod, node string) {
+	yes := true
 	s.create(s.pod("-on-"+node, on(node), ownedBy(metav1.OwnerReference{
 		APIVersion: "v1", Kind: "Pod", Name: driver.Name, UID: driver.UID, Controller: &yes,
 	})))

@@ -60,6 +60,11 @@ func costs(r fate.Reason) expectation {
 // unharmed is a pod on the healthy node of which check says nothing.
 func unharmed() expectation { return expectation{there: true, count: 1, drained: alive, died: alive} }
 
+// leaves is a pod on the healthy node that is stopping anyway: check says nothing of it, and it goes.
+func leaves() expectation {
+	return expectation{there: true, count: 1, drained: deletedThere, died: deletedThere}
+}
+
 func (e expectation) of(part string) expectation { e.part = part; return e }
 func (e expectation) times(n int) expectation    { e.count = n; return e }
 func (e expectation) assumed() expectation       { e.certainty = fate.Assumed; return e }
@@ -80,7 +85,7 @@ func (e expectation) evictedTo(o outcome, says string) expectation {
 // inFact: what happens is not what an Assumed verdict claims.
 func (e expectation) inFact(o outcome) expectation { e.drained, e.died = o, o; return e }
 
-var scenarios = slices.Concat(bareScenarios, ownerScenarios, replicaScenarios, statefulSetScenarios, placeScenarios,
+var scenarios = slices.Concat(bareScenarios, ownerScenarios, replicaScenarios, statefulSetScenarios, placeScenarios, freedScenarios,
 	jobScenarios, jobPolicyScenarios, jobIndexScenarios)
 
 // wanted returns what the pod's scenario expects of it.

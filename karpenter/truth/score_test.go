@@ -88,7 +88,7 @@ const (
 func (r *row) ruling() ruling {
 	claims := claim(r.verdict.Verdict, r.verdict.Reason, r.onGoing)
 	switch {
-	case !r.named && !r.onGoing && r.outcome == alive:
+	case !r.named && !r.onGoing && (r.outcome == alive || r.pod.DeletionTimestamp != nil):
 		return unspoken
 	case !r.named:
 		return isFalse

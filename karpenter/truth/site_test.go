@@ -25,7 +25,7 @@ import (
 
 const (
 	// patience bounds every wait while a round is set up.
-	patience = 2 * time.Minute
+	patience = 3 * time.Minute
 	// settlePatience bounds the wait for outcomes: PodGC takes 40 to 60 s and a Job's third back-off 40 s more.
 	settlePatience = 4 * time.Minute
 	// quiet is how long nothing may change before the outcomes count. Jobs that give up say so at once, and the longest

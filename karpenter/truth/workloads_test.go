@@ -2,6 +2,7 @@ package truth
 
 import (
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,17 @@ var replicaScenarios = []scenario{
 		shape: func(s *site) {
 			pod := s.mine("a pod", 1, running)[0].DeepCopy()
 			pod.OwnerReferences[0].APIVersion = "apps/v1beta2"
+			_, err := s.client.CoreV1().Pods(s.namespace).Update(s.Context(), pod, metav1.UpdateOptions{})
+			s.must(err)
+		},
+		pods: []expectation{returns(fate.ReplicaSet)},
+	},
+	{
+		// The garbage collector strikes the Node from the owners when it is gone: the controller still lives.
+		name: "replicaset-and-node-own", make: replicas(1),
+		shape: func(s *site) {
+			pod := s.mine("a pod", 1, running)[0].DeepCopy()
+			pod.OwnerReferences = append(pod.OwnerReferences, beside(s.nodeRef()))
 			_, err := s.client.CoreV1().Pods(s.namespace).Update(s.Context(), pod, metav1.UpdateOptions{})
 			s.must(err)
 		},
@@ -139,6 +151,24 @@ var statefulSetScenarios = []scenario{
 		pods: []expectation{expect(fate.Stranded, fate.BlockedByFinalizer, stuck).flagged(fate.HasFinalizer)},
 	},
 	{
+		name: "statefulset-behind-finalizer", make: func(s *site) { s.create(s.statefulSet(2)) },
+		shape: func(s *site) {
+			s.mine("both ordinals", 2, running)
+			s.patch(podResource, s.scenario+"-0", fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, holdFinalizer))
+		},
+		pods: []expectation{
+			expect(fate.Stranded, fate.BlockedByFinalizer, stuck).of("0"), returns(fate.StatefulSet).assumed().inFact(notRecreated).of("1"),
+		},
+	},
+	{
+		name: "statefulset-terminating", make: func(s *site) { s.create(s.statefulSet(1, slow)) },
+		shape: func(s *site) {
+			s.delete(podResource, s.scenario+"-0", metav1.DeletePropagationBackground)
+			s.mine("the deletion", 1, terminating)
+		},
+		pods: []expectation{returns(fate.StatefulSet).flagged(fate.Terminating)},
+	},
+	{
 		name: "statefulset-waits-for-ordinal", make: func(s *site) { s.create(s.statefulSet(2, gated)) }, shape: unreadyFirst,
 		pods: []expectation{returns(fate.StatefulSet).of("0"), returns(fate.StatefulSet).assumed().inFact(notRecreated).of("1")},
 	},
@@ -223,6 +253,30 @@ var placeScenarios = []scenario{
 			s.mine("one on each node", 2, running)
 		},
 		pods: []expectation{stranded(), unharmed()},
+	},
+}
+
+// freedScenarios are rule 14 where room on the healthy node is given up in the meantime.
+var freedScenarios = []scenario{
+	{
+		name: "room-of-a-failing-job",
+		make: func(s *site) {
+			jobOf(backoff(0), work(2, 1), with(part("job"), cores(1)))(s)
+			s.create(s.replicaSet(1, cores(smallNode)))
+		},
+		partner: widen,
+		pods:    []expectation{givesUp.of("job"), costs(fate.JobWillNotRetry).of("job"), returns(fate.ReplicaSet)},
+	},
+	{
+		name: "room-of-a-terminating-pod", make: replicas(1, memory("10Gi")),
+		partner: func(s *site) {
+			pod := s.pod("-there", on(s.stays), memory("10Gi"), stopsAfter(time.Minute))
+			s.create(pod)
+			s.mine("a full node", 2, running)
+			s.delete(podResource, pod.Name, metav1.DeletePropagationBackground)
+			s.mine("the deletion", 1, terminating)
+		},
+		pods: []expectation{stranded().assumed().inFact(recreated), leaves()},
 	},
 }
 
