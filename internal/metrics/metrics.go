@@ -34,13 +34,14 @@ type Metrics struct {
 	podsLost      *prometheus.CounterVec
 	standing      *standing
 	workqueues    *workqueues
-	causes        map[string]bool
 	reasons       map[string]bool
+	knows         func(cause string) bool
 	stateOfLeader *now
 }
 
-// New makes the metrics of a process of that version. reasons and causes are the values that these labels may take.
-func New(version string, reasons, causes []string) *Metrics {
+// New makes the metrics of a process of that version. reasons are the values that the label may take, knows says it of a
+// cause.
+func New(version string, reasons []string, knows func(cause string) bool) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		leader:   gauge("leader", "Whether this replica is the one that writes: 1 or 0."),
@@ -56,7 +57,7 @@ func New(version string, reasons, causes []string) *Metrics {
 		standing:      &standing{},
 		workqueues:    newWorkqueues(),
 		stateOfLeader: &now{},
-		causes:        set(causes), reasons: set(reasons),
+		reasons:       set(reasons), knows: knows,
 	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info",
 		Help: "A metric with the constant value 1, and what runs."}, []string{"version", "goversion"})
@@ -136,7 +137,10 @@ func (m *Metrics) Aged(age time.Duration) { m.signalToMark.Observe(max(0, age.Se
 
 // Lost counts a pod that was lost. Its marker may have been forged, so that each value is checked.
 func (m *Metrics) Lost(verdict, reason, cause string) {
-	m.podsLost.WithLabelValues(bounded(verdict, set(verdicts)), bounded(reason, m.reasons), bounded(cause, m.causes)).Inc()
+	if !m.knows(cause) {
+		cause = Other
+	}
+	m.podsLost.WithLabelValues(bounded(verdict, set(verdicts)), bounded(reason, m.reasons), cause).Inc()
 }
 
 // Counts are counters that others keep; each is read when the metrics are. They never fall.

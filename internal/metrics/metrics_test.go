@@ -21,7 +21,7 @@ import (
 // exercised has every metric of rollcall with a value.
 func exercised(t *testing.T) *Metrics {
 	t.Helper()
-	m := New("v1", []string{"NoController"}, []string{"spot-interruption"})
+	m := New("v1", []string{"NoController"}, func(cause string) bool { return cause == "spot-interruption" })
 	zero := func() int64 { return 3 }
 	m.Count(Counts{EventsDropped: zero, EventsFailed: zero, RecordsDropped: zero, RecordsFailed: zero})
 	m.Leading(true)
@@ -136,7 +136,7 @@ func TestDocumented(t *testing.T) {
 
 // Values from outside cannot make series without end.
 func TestLabelsAreBounded(t *testing.T) {
-	m := New("v1", []string{"NoController"}, []string{"spot-interruption"})
+	m := New("v1", []string{"NoController"}, func(cause string) bool { return cause == "spot-interruption" })
 	for i := range 1000 {
 		forged := fmt.Sprint("forged-", i)
 		m.Lost(forged, forged, forged)

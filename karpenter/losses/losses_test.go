@@ -1,0 +1,182 @@
+package losses
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/api/v1alpha1"
+)
+
+var noon = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+
+func recordIn(state v1alpha1.LossState) *v1alpha1.PodLoss {
+	return &v1alpha1.PodLoss{Status: v1alpha1.PodLossStatus{State: state}}
+}
+
+func TestDecide(t *testing.T) {
+	alive := &corev1.Pod{}
+	terminating := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon}}}
+	evicted := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Conditions: []corev1.PodCondition{
+		{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}}}
+	none := (*v1alpha1.PodLoss)(nil)
+	opened, closed, withdrawn := recordIn(v1alpha1.Open), recordIn(v1alpha1.Closed), recordIn(v1alpha1.Withdrawn)
+	marked, cleared := told{marked: true}, told{cleared: true}
+	lost, finished := told{marked: true, ending: Lost}, told{marked: true, ending: Finished}
+
+	for name, tc := range map[string]struct {
+		record *v1alpha1.PodLoss
+		pod    *corev1.Pod
+		bears  bool
+		told   told
+		want   step
+	}{
+		"marked":                           {none, alive, true, marked, open},
+		"marked, the cache is behind":      {none, alive, false, marked, open},
+		"marked again":                     {withdrawn, alive, true, marked, open},
+		"still marked":                     {opened, alive, true, marked, open},
+		"marked and gone, unheard of":      {none, nil, false, marked, confirm},
+		"cleared":                          {opened, alive, false, cleared, withdraw},
+		"cleared before it was written":    {none, alive, false, cleared, leave},
+		"cleared twice":                    {withdrawn, alive, false, cleared, leave},
+		"lost":                             {opened, nil, false, lost, shut},
+		"lost before it was written":       {none, nil, false, lost, shut},
+		"lost after it was closed":         {closed, nil, false, lost, leave},
+		"lost, but cleared before":         {withdrawn, nil, false, told{ending: Lost}, leave},
+		"finished":                         {opened, nil, false, finished, withdraw},
+		"finished before it was written":   {none, nil, false, finished, leave},
+		"marked, after it was closed":      {closed, nil, false, marked, leave},
+		"restart: gone":                    {opened, nil, false, told{}, confirm},
+		"restart: evicted":                 {opened, evicted, true, told{}, shut},
+		"restart: marked":                  {opened, alive, true, told{}, leave},
+		"restart: unmarked":                {opened, alive, false, told{}, withdraw},
+		"restart: unmarked, being deleted": {opened, terminating, false, told{}, leave},
+		"restart: nothing known of it":     {none, alive, false, told{}, leave},
+		"restart: withdrawn and gone":      {withdrawn, nil, false, told{}, leave},
+		"restart: closed, name used again": {closed, alive, true, told{}, leave},
+		"forged: no record, nothing told":  {none, alive, true, told{}, leave},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := decide(tc.record, tc.pod, tc.bears, tc.told); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+// A record's name is the pod's own, of any length, and differs by UID alone.
+func TestRecordName(t *testing.T) {
+	a := key{"shop", "web", "1"}
+	if a.recordName() != a.recordName() || a.recordName() == (key{"shop", "web", "2"}).recordName() {
+		t.Error("the name does not follow from the UID")
+	}
+	if !strings.HasPrefix(a.recordName(), "web.") {
+		t.Errorf("name %q", a.recordName())
+	}
+	long := key{"shop", strings.Repeat("a", 231) + "." + strings.Repeat("b", 21), "1"}.recordName()
+	if len(long) > 253 || strings.Contains(long, "..") {
+		t.Errorf("name %q of %d bytes", long, len(long))
+	}
+}
+
+func ended(namespace, name string, state v1alpha1.LossState, age time.Duration) *v1alpha1.PodLoss {
+	at := metav1.NewTime(noon.Add(-age))
+	record := &v1alpha1.PodLoss{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Status: v1alpha1.PodLossStatus{State: state}}
+	switch state {
+	case v1alpha1.Closed:
+		record.Status.LostAt = &at
+	case v1alpha1.Withdrawn:
+		record.Status.WithdrawnAt = &at
+	}
+	return record
+}
+
+func TestSurplus(t *testing.T) {
+	const day = 24 * time.Hour
+	records := []*v1alpha1.PodLoss{
+		ended("a", "old-closed", v1alpha1.Closed, 8*day),
+		ended("a", "old-withdrawn", v1alpha1.Withdrawn, 8*day),
+		ended("a", "old-open", v1alpha1.Open, 8*day),
+		ended("a", "week", v1alpha1.Closed, 7*day),
+		ended("b", "open-1", v1alpha1.Open, 0),
+		ended("b", "open-2", v1alpha1.Open, 0),
+		ended("b", "closed-new", v1alpha1.Closed, time.Hour),
+		ended("b", "closed-old", v1alpha1.Closed, 2*time.Hour),
+		ended("b", "withdrawn", v1alpha1.Withdrawn, time.Minute),
+		ended("c", "open-1", v1alpha1.Open, 0),
+		ended("c", "open-2", v1alpha1.Open, 0),
+		ended("c", "open-3", v1alpha1.Open, 0),
+		ended("c", "open-4", v1alpha1.Open, 0),
+	}
+	for _, tc := range []struct {
+		limit int
+		want  []string
+	}{
+		{100, []string{"a/old-closed", "a/old-withdrawn"}},
+		{4, []string{"a/old-closed", "a/old-withdrawn", "b/withdrawn"}},
+		{3, []string{"a/old-closed", "a/old-withdrawn", "b/closed-old", "b/withdrawn"}},
+		{1, []string{"a/old-closed", "a/old-withdrawn", "a/week", "b/closed-new", "b/closed-old", "b/withdrawn"}},
+	} {
+		var got []string
+		for _, record := range surplus(slices.Clone(records), noon, 7*day, tc.limit) {
+			got = append(got, record.Namespace+"/"+record.Name)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("limit %d: got %v, want %v", tc.limit, got, tc.want)
+		}
+	}
+}
+
+func minute(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
+
+func TestBeginPeriod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		periods  []Period
+		previous time.Time
+		want     []Period
+	}{
+		"the first":                   {nil, time.Time{}, []Period{{From: minute(60)}}},
+		"the one before ended":        {[]Period{{From: minute(0)}}, minute(59), []Period{{minute(0), minute(59)}, {From: minute(60)}}},
+		"nobody saw it end":           {[]Period{{From: minute(50)}}, time.Time{}, []Period{{minute(50), minute(50)}, {From: minute(60)}}},
+		"a sign of life before it":    {[]Period{{From: minute(50)}}, minute(40), []Period{{minute(50), minute(50)}, {From: minute(60)}}},
+		"a clock that is ahead":       {[]Period{{From: minute(50)}}, minute(70), []Period{{minute(50), minute(50)}, {From: minute(60)}}},
+		"it was finished":             {[]Period{{minute(30), minute(40)}}, minute(59), []Period{{minute(30), minute(40)}, {From: minute(60)}}},
+		"older than records are kept": {[]Period{{minute(-200), minute(-100)}}, time.Time{}, []Period{{From: minute(60)}}},
+	} {
+		if got := beginPeriod(tc.periods, tc.previous, minute(60), 2*time.Hour); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+	var many []Period
+	for i := range 2 * periodsAtMost {
+		many = beginPeriod(many, minute(i), minute(i), time.Hour*1000)
+	}
+	if len(many) != periodsAtMost || !many[len(many)-1].From.Equal(minute(2*periodsAtMost-1)) {
+		t.Errorf("%d periods", len(many))
+	}
+}
+
+func TestGaps(t *testing.T) {
+	w := Watched{Periods: []Period{{minute(10), minute(20)}, {minute(30), minute(40)}, {From: minute(50)}}}
+	for name, tc := range map[string]struct {
+		watched Watched
+		from    int
+		want    []Period
+	}{
+		"before the first":   {w, 0, []Period{{minute(0), minute(10)}, {minute(20), minute(30)}, {minute(40), minute(50)}}},
+		"within one":         {w, 15, []Period{{minute(20), minute(30)}, {minute(40), minute(50)}}},
+		"within a gap":       {w, 25, []Period{{minute(25), minute(30)}, {minute(40), minute(50)}}},
+		"in the last":        {w, 55, nil},
+		"nothing known":      {Watched{}, 0, []Period{{minute(0), minute(60)}}},
+		"nobody records now": {Watched{Periods: w.Periods[:2]}, 30, []Period{{minute(40), minute(60)}}},
+	} {
+		if got := tc.watched.Gaps(minute(tc.from), minute(60)); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+}
