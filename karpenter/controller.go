@@ -13,6 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/informers"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
 )
 
@@ -49,6 +50,10 @@ type Options struct {
 	Identity string
 	// Claims is nil in a cluster without Karpenter.
 	Claims NodeClaims
+	// Losses bound the durable record of what was lost.
+	Losses LossOptions
+	// Metrics count what the controller does; nil counts for nobody.
+	Metrics *metrics.Metrics
 	// Clock is time.Now outside tests.
 	Clock func() time.Time
 }
@@ -64,6 +69,9 @@ type Controller struct {
 	herald    *herald
 	refusals  *refusals
 	queue     queue
+	recorder  recorder
+	tolds     tolds
+	reactions *reactions
 
 	mu   sync.Mutex
 	lost map[string]*corev1.Node // guarded by mu; nodes that no longer exist but have pods, by name
@@ -73,6 +81,9 @@ type Controller struct {
 func New(clients informers.Clients, set *informers.Set, o Options) (*Controller, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics("", o.Disruption)
 	}
 	refusals := newRefusals(o.Clock)
 	c := &Controller{
@@ -84,9 +95,16 @@ func New(clients informers.Clients, set *informers.Set, o Options) (*Controller,
 		writer:    newStatusWriter(clients.Typed),
 		herald:    newHerald(clients.Typed, o.Identity, o.Clock, refusals, o.DryRun),
 		refusals:  refusals,
-		queue:     newQueue(),
+		queue:     newQueue(o.Metrics.Queues()),
+		tolds:     newTolds(),
+		reactions: newReactions(),
 		lost:      map[string]*corev1.Node{},
 	}
+	c.recorder = c.newRecorder()
+	o.Metrics.Count(metrics.Counts{
+		EventsDropped: c.herald.dropped.Load, EventsFailed: c.herald.failed.Load,
+		RecordsDropped: c.recorder.Dropped, RecordsFailed: c.recorder.Failed,
+	})
 	if o.DryRun {
 		c.writer = newDryWriter()
 	}
@@ -113,6 +131,8 @@ func (c *Controller) Run(lead context.Context, stop <-chan struct{}) error {
 	told := make(chan struct{})
 	var heralds, workers sync.WaitGroup
 	heralds.Go(func() { c.herald.run(lead, told) })
+	heralds.Go(func() { c.recorder.Run(lead, told) })
+	heralds.Go(func() { c.measure(lead, told) })
 	for range c.options.Workers {
 		workers.Go(func() { c.work(lead) })
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
+	"github.com/rollcall-dev/rollcall/karpenter/losses"
 )
 
 // listen adds the handlers that turn changes into keys. Objects that exist already come as added ones, so that nothing
@@ -50,7 +51,10 @@ func (c *Controller) listen() (remove func(), err error) {
 	return remove, nil
 }
 
-func (c *Controller) enqueueNode(name string) { c.queue.Add(Key{Kind: NodeKey, Name: name}) }
+func (c *Controller) enqueueNode(name string) {
+	c.reactions.signal(name, c.options.Clock())
+	c.queue.Add(Key{Kind: NodeKey, Name: name})
+}
 
 func (c *Controller) nodeAdded(object any) {
 	node := object.(*corev1.Node)
@@ -92,8 +96,8 @@ func (c *Controller) podUpdated(before, after any) {
 		c.podAdded(pod)
 		return
 	}
-	if endedByDisruption(pod) && !endedByDisruption(old) {
-		c.tellLost(pod)
+	if losses.EndedByDisruption(pod) && !losses.EndedByDisruption(old) {
+		c.ended(pod, losses.Lost)
 	}
 	if changed(old, pod) {
 		c.podChanged(pod)
@@ -105,28 +109,22 @@ func (c *Controller) podDeleted(object any) {
 	if !ok {
 		return
 	}
-	if pod.Status.Phase != corev1.PodSucceeded && (pod.Status.Phase != corev1.PodFailed || endedByDisruption(pod)) {
-		c.tellLost(pod)
+	ending := losses.Lost
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed && !losses.EndedByDisruption(pod) {
+		ending = losses.Finished
 	}
+	c.ended(pod, ending)
 	c.podChanged(pod)
 }
 
 // tellLost tells that the pod is lost, if rollcall had said that it would be.
-func (c *Controller) tellLost(pod *corev1.Pod) {
-	text, _ := markOf(pod)
-	marker, ok := ParseMarker(text)
-	if !ok || marker.Verdict != fate.Lost {
+func (c *Controller) tellLost(pod *corev1.Pod, marker Marker) {
+	if marker.Verdict != fate.Lost {
 		return
 	}
 	c.logDecision("a marked pod is lost", pod, marker, "lost")
+	c.options.Metrics.Lost(string(marker.Verdict), string(marker.Reason), marker.Cause)
 	c.herald.lost(pod, marker)
-}
-
-// endedByDisruption tells whether the pod failed because it was evicted or its node died.
-func endedByDisruption(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodFailed && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
-	})
 }
 
 // podChanged adds the keys of all nodes whose markers may depend on the pod, if any of it has to do with a disruption.

@@ -102,6 +102,27 @@ func (m *memory) announce(node string, d Disruption) bool {
 	return true
 }
 
+// states counts the remembered nodes by state, those in None aside.
+func (m *memory) states() map[string]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	counts := map[string]int{}
+	for _, node := range m.nodes {
+		if node.d.State != None {
+			counts[string(node.d.State)]++
+		}
+	}
+	return counts
+}
+
+// estimated tells whether the node's signal time is not known exactly.
+func (m *memory) estimated(node string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, known := m.nodes[node]
+	return !known || last.d.SinceEstimated
+}
+
 // forget drops what is remembered of a node.
 func (m *memory) forget(node string) {
 	m.mu.Lock()

@@ -35,8 +35,8 @@ const (
 type queue = workqueue.TypedRateLimitingInterface[Key]
 
 // newQueue makes the one queue of the controller. A key is in it once, and is never worked on twice at a time.
-func newQueue() queue {
+func newQueue(metrics workqueue.MetricsProvider) queue {
 	return workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
-		workqueue.TypedRateLimitingQueueConfig[Key]{})
+		workqueue.TypedRateLimitingQueueConfig[Key]{Name: "nodes", MetricsProvider: metrics})
 }

@@ -38,6 +38,12 @@ type goingNode struct {
 
 // reconcileNode makes the markers right of all pods that run on the node.
 func (c *Controller) reconcileNode(lead context.Context, name string) (again time.Duration, err error) {
+	c.reactions.start(name)
+	defer func() {
+		if err == nil {
+			c.reactions.done(name)
+		}
+	}()
 	now := c.options.Clock()
 	node, err := c.node(lead, name)
 	if err != nil || node == nil {
@@ -251,6 +257,7 @@ func (c *Controller) apply(ctx context.Context, writes []write, want map[types.U
 				errs = append(errs, err)
 			case outcome == written:
 				c.logWrite(w, want[w.pod.UID])
+				c.noteWrite(w, want[w.pod.UID])
 				return
 			}
 			delete(want, w.pod.UID) // not marked: nothing to tell
@@ -286,6 +293,7 @@ func (c *Controller) tell(fates []fate.Fate, want map[types.UID]Marker, going ma
 		if !marked {
 			continue
 		}
+		c.recorder.Marked(f.Pod, marker.risk())
 		c.herald.willBe(f, going[marker.Node].node, marker)
 		if f.Verdict == fate.Lost && marker.Node == name {
 			lost = append(lost, f.Pod.Namespace+"/"+f.Pod.Name)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,6 +31,8 @@ type options struct {
 	burst      int
 	marks      []string
 	kinds      []string
+	retention  time.Duration
+	records    int
 
 	// What complete makes of the above.
 	mark       map[fate.Verdict]bool
@@ -46,8 +49,10 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.marks, "mark", []string{string(fate.Lost)}, "verdicts that are marked, of Lost, Stranded and Unsure; Stranded adds the placement of pods")
 	fs.StringSliceVar(&o.kinds, "owner-kinds", nil, "kinds of pod owners beyond the built-in ones, as group/Kind, for example argoproj.io/Workflow; the role must allow to get, list and watch them")
 	fs.IntVar(&o.workers, "workers", 4, "nodes that are worked on at a time")
+	fs.DurationVar(&o.retention, "loss-retention", 7*24*time.Hour, "how long a PodLoss is kept after it was closed or withdrawn")
+	fs.IntVar(&o.records, "losses-per-namespace", 1000, "how many PodLosses a namespace may have, the oldest go first; 0 records none")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "log what would be written and write nothing, not even a Lease")
-	fs.StringVar(&o.health, "health-address", ":8081", "address of /healthz and /readyz; empty for none")
+	fs.StringVar(&o.health, "health-address", ":8081", "address of /healthz, /readyz and /metrics; empty for none")
 	fs.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	fs.IntVarP(&o.verbosity, "verbosity", "v", 0, "log more: 4 for debugging, higher for the Kubernetes client's own")
 	fs.Float32Var(&o.qps, "kube-api-qps", 0, "client-side limit of requests a second; 0 for none: the API server's own fairness decides")
@@ -83,6 +88,8 @@ func (o *options) complete() error {
 		return fmt.Errorf("--workers is %d: at least one must do the work", o.workers)
 	case o.logFormat != "text" && o.logFormat != "json":
 		return fmt.Errorf("--log-format is %q: it must be text or json", o.logFormat)
+	case o.records < 0 || o.retention <= 0:
+		return fmt.Errorf("--losses-per-namespace must not be negative, and --loss-retention must be longer than nothing; to record no losses pass --losses-per-namespace=0")
 	case o.qps < 0 || o.burst < 0:
 		return fmt.Errorf("--kube-api-qps and --kube-api-burst must not be negative; 0 means no limit")
 	case o.leader.Duration <= o.leader.RenewDeadline || o.leader.RenewDeadline <= o.leader.RetryPeriod*12/10 || o.leader.RetryPeriod <= 0:

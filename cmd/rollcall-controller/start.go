@@ -24,13 +24,16 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/health"
 	"github.com/rollcall-dev/rollcall/internal/informers"
 	"github.com/rollcall-dev/rollcall/internal/leader"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/karpenter"
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
+	"github.com/rollcall-dev/rollcall/karpenter/losses"
 )
 
 // start wires everything and works until the context ends.
 func start(ctx context.Context, o *options, stderr io.Writer) error {
 	logTo(stderr, o.logFormat, o.verbosity)
+	metrics.WatchRequests()
 	config, err := restConfig(o)
 	if err != nil {
 		return err
@@ -43,20 +46,22 @@ func start(ctx context.Context, o *options, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	elector := leader.New(clients.Typed, o.leader)
+	measures := karpenter.NewMetrics(version, o.disruption)
 	controller, err := karpenter.New(clients, set, karpenter.Options{
 		Disruption: o.disruption, Mark: o.mark, Workers: o.workers, DryRun: o.dryRun, Identity: o.leader.Identity,
+		Losses: lossOptions(o, clients, elector), Metrics: measures,
 	})
 	if err != nil {
 		return err
 	}
-	elector := leader.New(clients.Typed, o.leader)
 
 	// The caches and the probes outlive ctx: they serve until the work has stopped.
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer end()
-	if err := serveHealth(background, o.health, set, elector); err != nil {
+	if err := serveHealth(background, o.health, set, elector, measures); err != nil {
 		return err
 	}
 	if err := reach(ctx, clients.Typed, config.Host); err != nil {
@@ -119,11 +124,25 @@ func newClients(config *rest.Config) (clients informers.Clients, err error) {
 	return clients, nil
 }
 
-func serveHealth(ctx context.Context, address string, set *informers.Set, elector *leader.Elector) error {
+// lossOptions has the Lease, where there is one, remember since when losses are recorded.
+func lossOptions(o *options, clients informers.Clients, elector *leader.Elector) karpenter.LossOptions {
+	lossOptions := karpenter.LossOptions{Retention: o.retention, PerNamespace: o.records}
+	if o.leader.Elect {
+		lossOptions.Lease = losses.Lease{
+			Client: clients.Typed, Namespace: o.leader.Namespace, Name: o.leader.Name, Previous: elector.Previous,
+		}
+	}
+	return lossOptions
+}
+
+// serveHealth answers the probes and serves the metrics.
+func serveHealth(ctx context.Context, address string, set *informers.Set, elector *leader.Elector, measures *metrics.Metrics) error {
 	if address == "" {
 		return nil
 	}
-	served, err := health.Serve(ctx, address, health.Handler(health.Checks{
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", measures.Handler())
+	mux.Handle("/", health.Handler(health.Checks{
 		Live: elector.Healthy,
 		Ready: func(*http.Request) error {
 			if !set.Synced() {
@@ -132,6 +151,7 @@ func serveHealth(ctx context.Context, address string, set *informers.Set, electo
 			return nil
 		},
 	}))
+	served, err := health.Serve(ctx, address, mux)
 	if err != nil {
 		return fmt.Errorf("%w (choose another --health-address)", err)
 	}
