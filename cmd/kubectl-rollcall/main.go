@@ -121,7 +121,7 @@ it too. "kubectl-rollcall completion SHELL" prints the completion of kubectl-rol
 	})
 	root.SetVersionTemplate("kubectl rollcall {{.Version}}\n")
 	connection.AddFlags(root.PersistentFlags())
-	root.AddCommand(newCheck(connection), newMirrors(connection), newVersion())
+	root.AddCommand(newCheck(connection), newMirrors(connection), newLosses(connection), newVersion())
 	return root
 }
 
