@@ -63,6 +63,7 @@ func (p *painter) node(n Node, now time.Time) {
 	}
 	p.line("  " + counts)
 	p.pods(n)
+	p.flagged(n)
 	p.collateral(n)
 }
 
@@ -128,6 +129,40 @@ func (p *painter) pods(n Node) {
 			row = slices.Insert(row, 4, dash(string(pod.Placement)), dash(string(pod.UID)))
 		}
 		t.add(pod.Verdict, row...)
+	}
+	p.table(t)
+}
+
+// priceFlags are those that cost a pod something although it returns: data, time, or an orderly end.
+var priceFlags = []fate.Flag{
+	fate.EmptyDirData, fate.HostPathData, fate.LocalVolume, fate.GraceExceedsNotice, fate.NotEvicted, fate.DoNotDisrupt,
+	fate.BlockedByPDB, fate.HasFinalizer,
+}
+
+// namesShown bounds how many pods of one flag are named.
+const namesShown = 5
+
+// flagged shows, flag by flag, which of the pods that return do so at a price. They are rows of their own only on demand.
+func (p *painter) flagged(n Node) {
+	if p.view.ShowAll {
+		return
+	}
+	t := table{title: "Of those that return:", header: []string{"FLAG", "PODS", "WHICH"}}
+	for _, flag := range priceFlags {
+		var names []string
+		for _, pod := range n.Pods {
+			if pod.Verdict == fate.Returns && slices.Contains(pod.Flags, flag) {
+				names = append(names, pod.Namespace+"/"+pod.Name)
+			}
+		}
+		if len(names) == 0 {
+			continue
+		}
+		which := strings.Join(names[:min(len(names), namesShown)], ", ")
+		if more := len(names) - namesShown; more > 0 {
+			which += fmt.Sprintf(" and %d more (--show-all lists them)", more)
+		}
+		t.add(fate.Returns, string(flag), fmt.Sprint(len(names)), which)
 	}
 	p.table(t)
 }

@@ -100,13 +100,13 @@ func (f *jobFacts) fails(t failures) string {
 	case t.failJob > 0:
 		return "its podFailurePolicy fails the whole Job on DisruptionTarget"
 	case limited && failed > limit:
-		return "that makes " + number(failed) + " failures with a backoffLimit of " + number(limit) +
+		return "that brings its failures to " + number(failed) + " with a backoffLimit of " + number(limit) +
 			" (raise it, or ignore DisruptionTarget in podFailurePolicy)"
 	}
 	spec := &f.job.Spec
 	if spec.BackoffLimitPerIndex != nil && spec.MaxFailedIndexes != nil {
 		if indexes := f.failedIndexes.total() + int64(len(t.indexes)); indexes > int64(*spec.MaxFailedIndexes) {
-			return "that makes " + number(indexes) + " failed indexes with maxFailedIndexes " + number(int64(*spec.MaxFailedIndexes))
+			return "that brings the failed indexes to " + number(indexes) + " with maxFailedIndexes " + number(int64(*spec.MaxFailedIndexes))
 		}
 	}
 	return ""
