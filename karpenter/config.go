@@ -39,14 +39,15 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 			"Off unless named here: "+corev1.TaintNodeUnschedulable+" (any cordon), "+corev1.TaintNodeNotReady+", "+corev1.TaintNodeUnreachable)
 	fs.Var((*noticeFlag)(c), "notice",
 		"`cause=duration` from the signal to the end of the machine; repeatable. The cause is a taint key, "+
-			NodeClaimDeleted+" or "+NodeDeleted+"; 0 means that none is known. Built in: "+c.notices())
+			NodeClaimDeleted+", "+NodeDeleted+" or the reason of Karpenter's Event ("+strings.Join(interruptionReasons, ", ")+"); 0 means that none is known. Built in: "+c.notices())
 }
 
 // Validate reports a --notice for a cause that does not exist.
 func (c *Config) Validate() error {
 	for _, cause := range slices.Sorted(maps.Keys(c.Notice)) {
 		if !c.knows(cause) {
-			return fmt.Errorf("--notice names the unknown cause %q: it must be a built-in taint key, %s, %s or the key of an --interruption-taint", cause, NodeClaimDeleted, NodeDeleted)
+			return fmt.Errorf("--notice names the unknown cause %q: it must be a built-in taint key, %s, %s, the reason of Karpenter's Event (%s) or the key of an --interruption-taint",
+				cause, NodeClaimDeleted, NodeDeleted, strings.Join(interruptionReasons, ", "))
 		}
 	}
 	return nil
@@ -54,7 +55,7 @@ func (c *Config) Validate() error {
 
 func (c *Config) knows(cause string) bool {
 	named := func(r TaintRule) bool { return r.Key == cause }
-	return cause == NodeClaimDeleted || cause == NodeDeleted ||
+	return cause == NodeClaimDeleted || cause == NodeDeleted || slices.Contains(interruptionReasons, cause) ||
 		slices.ContainsFunc(builtinTaints, named) || slices.ContainsFunc(c.Taints, named)
 }
 

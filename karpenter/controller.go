@@ -35,6 +35,11 @@ type NodeClaims interface {
 	Of(node *corev1.Node) *karpv1.NodeClaim
 	// Deleting returns the names of the nodes whose NodeClaim is being deleted.
 	Deleting() []string
+	// NodePools returns what Karpenter could launch nodes from.
+	NodePools() []*karpv1.NodePool
+	// Listen calls changed with a node's name when its NodeClaim may have changed its disruption, and repooled when a
+	// NodePool did so to the places that there could be. The result ends it.
+	Listen(changed func(node string), repooled func()) (remove func(), err error)
 }
 
 // Options are what a user chooses of the controller.
@@ -73,6 +78,8 @@ type Controller struct {
 	tolds     tolds
 	reactions *reactions
 
+	interruptions *interruptions
+
 	mu   sync.Mutex
 	lost map[string]*corev1.Node // guarded by mu; nodes that no longer exist but have pods, by name
 }
@@ -95,10 +102,14 @@ func New(clients informers.Clients, set *informers.Set, o Options) (*Controller,
 		writer:    newStatusWriter(clients.Typed),
 		herald:    newHerald(clients.Typed, o.Identity, o.Clock, refusals, o.DryRun),
 		refusals:  refusals,
-		queue:     newQueue(o.Metrics.Queues()),
+
+		interruptions: newInterruptions(clients.Typed, refusals),
+
+		queue: newQueue(o.Metrics.Queues()),
+		lost:  map[string]*corev1.Node{},
+
 		tolds:     newTolds(),
 		reactions: newReactions(),
-		lost:      map[string]*corev1.Node{},
 	}
 	c.recorder = c.newRecorder()
 	o.Metrics.Count(metrics.Counts{
@@ -186,8 +197,12 @@ func (c *Controller) processNext(lead context.Context) bool {
 // reconcile makes reality match for one key. It is level-triggered: it asks what is, never what happened. again is when
 // time alone may change the answer, zero for never.
 func (c *Controller) reconcile(lead context.Context, key Key) (again time.Duration, err error) {
-	if key.Kind == PodKey {
+	switch key.Kind {
+	case PodKey:
 		return c.reconcilePod(lead, key)
+	case ClaimKey:
+		c.reconcileClaim(lead, key.Name)
+		return 0, nil
 	}
 	return c.reconcileNode(lead, key.Name)
 }

@@ -43,8 +43,12 @@ type Disruption struct {
 	SinceEstimated bool
 	// Notice is what the cause is known to give from Since to the end of the machine; zero where nothing is known.
 	Notice time.Duration
-	// Deadline is the moment after which pods are killed.
-	Deadline time.Time
+	// Deadline is the moment after which pods are killed; DeadlineFrom says who knows it.
+	Deadline     time.Time
+	DeadlineFrom DeadlineSource
+	// Detail is Karpenter's own word for what is behind it, where there is one: the reason of its voluntary disruption
+	// (Underutilized, Empty, Drifted) or of the Event that told of an interruption (SpotInterrupted, ...).
+	Detail string
 	// Stale says that the node bears a ToBeDeletedByClusterAutoscaler taint that counts for nothing.
 	Stale bool
 }
@@ -73,8 +77,8 @@ func (c *Config) Disrupt(node *corev1.Node, claim *karpv1.NodeClaim, now time.Ti
 	}
 	d.Notice = c.Notice[d.Cause]
 	if claim != nil {
-		// Karpenter writes RFC3339; anything else says nothing, as in karpenter's own reading of it.
-		d.Deadline, _ = time.Parse(time.RFC3339, claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey])
+		d.Deadline, d.DeadlineFrom = claimDeadline(claim)
+		d.Detail = disruptionReason(claim)
 	}
 	return d.withNotice()
 }
@@ -120,7 +124,7 @@ func (d Disruption) withNotice() Disruption {
 		return d
 	}
 	if end := d.Since.Add(d.Notice); d.Deadline.IsZero() || end.Before(d.Deadline) {
-		d.Deadline = end
+		d.Deadline, d.DeadlineFrom = end, FromNotice
 	}
 	return d
 }

@@ -47,6 +47,14 @@ func (c *Controller) listen() (remove func(), err error) {
 		}
 		undo = append(undo, func() { _ = h.informer.RemoveEventHandler(registration) })
 	}
+	if c.options.Claims != nil {
+		ignore, err := c.options.Claims.Listen(c.claimChanged, c.repooled)
+		if err != nil {
+			remove()
+			return nil, err
+		}
+		undo = append(undo, ignore)
+	}
 	set.Custom.Handle(owner)
 	return remove, nil
 }

@@ -5,10 +5,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A write is one change of one pod's marker: text is what it becomes, empty to remove it.
+// A write is one change of one pod's marker: was is what it is, text what it becomes: empty to remove
+// it, and why then says why.
 type write struct {
-	pod  *corev1.Pod
-	text string
+	pod       *corev1.Pod
+	was, text string
+	why       string
 }
 
 // plan lists the writes that make the markers of a node's pods what they should be: want has the marker of every pod
@@ -23,13 +25,13 @@ func plan(pods []*corev1.Pod, want map[types.UID]Marker, current func(*corev1.Po
 		// 1. It should bear a marker: write it unless it says the same, to the byte.
 		case wanted:
 			if right := marker.String(); !marked || text != right {
-				writes = append(writes, write{pod, right})
+				writes = append(writes, write{pod: pod, was: text, text: right})
 			}
 		// 2. It should bear none and is being deleted: it is still being lost (DESIGN.md section 5).
 		case marked && pod.DeletionTimestamp != nil:
 		// 3. It should bear none: remove what is there, whoever wrote it.
 		case marked:
-			writes = append(writes, write{pod: pod})
+			writes = append(writes, write{pod: pod, was: text})
 		}
 	}
 	return writes

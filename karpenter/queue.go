@@ -8,7 +8,7 @@ import (
 
 // A Key names one thing to reconcile: a node, or a pod that no node's key covers.
 type Key struct {
-	Kind      string // Node or Pod
+	Kind      string // one of those below
 	Namespace string // of a Pod
 	Name      string
 }
@@ -17,6 +17,8 @@ type Key struct {
 const (
 	NodeKey = "Node"
 	PodKey  = "Pod" // bears a marker and runs nowhere
+	// ClaimKey asks, by the node's name, what interrupted a node whose NodeClaim is being deleted.
+	ClaimKey = "NodeClaim"
 )
 
 func (k Key) String() string {

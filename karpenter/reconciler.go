@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
 )
@@ -87,6 +86,7 @@ func (c *Controller) markPods(lead context.Context, name string, going map[strin
 	var doubts error
 	for range rollsAtMost {
 		view := newView(c.informers, c.owners, live)
+		view.pools = c.nodePools
 		result.fates = takeRoll(view, name, going, now)
 		result.marked = c.markersWanted(result.fates, name, going)
 		writes := plan(view.PodsOn(name), result.marked, c.writer.current)
@@ -94,6 +94,7 @@ func (c *Controller) markPods(lead context.Context, name string, going map[strin
 		if open {
 			writes = marksOnly(writes)
 		}
+		explain(writes, going, result.fates)
 		refused, err := c.apply(lead, writes, result.marked)
 		result.err = errors.Join(doubts, err)
 		result.askAgain = result.askAgain || refused || view.unserved
@@ -177,7 +178,7 @@ func (c *Controller) isLost(name string) bool {
 func (c *Controller) going(now time.Time) map[string]goingNode {
 	going := map[string]goingNode{}
 	for _, node := range c.candidates() {
-		d := c.options.Disruption.Disrupt(node, c.claimOf(node), now)
+		d := c.disrupt(node, now)
 		if d = c.memory.settle(node, d, c.markersOf(node.Name), now); d.State != None {
 			going[node.Name] = goingNode{node, d}
 		}
@@ -212,11 +213,15 @@ func (c *Controller) candidates() []*corev1.Node {
 	return nodes
 }
 
-func (c *Controller) claimOf(node *corev1.Node) *karpv1.NodeClaim {
-	if c.options.Claims == nil {
-		return nil
+// disrupt is what the node and its NodeClaim say, refined by what Karpenter said of the interruption.
+func (c *Controller) disrupt(node *corev1.Node, now time.Time) Disruption {
+	claim := c.claimOf(node)
+	d := c.options.Disruption.Disrupt(node, claim, now)
+	if claim == nil || !isDeleting(claim) {
+		return d
 	}
-	return c.options.Claims.Of(node)
+	reason, _ := c.interruptions.of(claim)
+	return c.options.Disruption.Interrupted(d, reason)
 }
 
 // markersOf reads, when asked, the valid markers that name the node.
@@ -269,20 +274,21 @@ func (c *Controller) apply(ctx context.Context, writes []write, want map[types.U
 
 func (c *Controller) logWrite(w write, marker Marker) {
 	msg, decision := "a pod is marked", "mark"
+	var why []any
 	if w.text == "" {
-		text, _ := markOf(w.pod)
-		marker, _ = ParseMarker(text)
+		marker, _ = ParseMarker(w.was)
 		msg, decision = "a pod's marker is removed", "clear"
+		why = []any{"why", w.why}
 	}
 	if c.options.DryRun {
 		msg, decision = "dry run: "+msg, "would "+decision
 	}
-	c.logDecision(msg, w.pod, marker, decision)
+	c.logDecision(msg, w.pod, marker, decision, why...)
 }
 
-func (c *Controller) logDecision(msg string, pod *corev1.Pod, m Marker, decision string) {
-	slog.Info(msg, "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "node", m.Node, "verdict", m.Verdict, "reason", m.Reason,
-		"state", m.State, "cause", m.Cause, "decision", decision)
+func (c *Controller) logDecision(msg string, pod *corev1.Pod, m Marker, decision string, more ...any) {
+	slog.Info(msg, append([]any{"pod", pod.Namespace + "/" + pod.Name, "uid", pod.UID, "node", m.Node, "verdict", m.Verdict, "reason", m.Reason,
+		"state", m.State, "cause", m.Cause, "decision", decision}, more...)...)
 }
 
 // tell makes the Events of a node's marked pods.
@@ -334,7 +340,9 @@ func (c *Controller) reconcilePod(lead context.Context, key Key) (again time.Dur
 	if err != nil || pod.Spec.NodeName != "" {
 		return 0, nil // it is gone, or its node's key covers it
 	}
-	refused, err := c.apply(lead, plan([]*corev1.Pod{pod}, nil, c.writer.current), map[types.UID]Marker{})
+	writes := plan([]*corev1.Pod{pod}, nil, c.writer.current)
+	explain(writes, nil, nil)
+	refused, err := c.apply(lead, writes, map[types.UID]Marker{})
 	if refused {
 		again = askAgainAfter
 	}

@@ -26,6 +26,9 @@ type view struct {
 	owned   map[ownedBy][]*corev1.Pod
 	answers map[question]answer
 	misses  []miss
+	// pools has the NodePools; nil where nothing is known of nodes that could be launched.
+	pools     func() []*karpv1.NodePool
+	nodePools []*karpv1.NodePool
 	// unserved: an answer was NotServed, which only asking again later can change.
 	unserved bool
 }
@@ -125,8 +128,12 @@ func (v *view) PersistentVolume(name string) *corev1.PersistentVolume {
 	return found(v.informers.Core().V1().PersistentVolumes().Lister().Get(name))
 }
 
-// NodePools is empty: without Karpenter's NodePools nothing is known of nodes that could be launched.
-func (v *view) NodePools() []*karpv1.NodePool { return nil }
+func (v *view) NodePools() []*karpv1.NodePool {
+	if v.nodePools == nil && v.pools != nil {
+		v.nodePools = v.pools()
+	}
+	return v.nodePools
+}
 
 // found turns a lister's answer into the World's: nil for what it does not have. A lister fails in no other way.
 func found[T any](object *T, err error) *T {

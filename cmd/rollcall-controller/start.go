@@ -46,11 +46,15 @@ func start(ctx context.Context, o *options, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	claims, err := karpenter.NewClaims(clients, set, 0)
+	if err != nil {
+		return err
+	}
 	elector := leader.New(clients.Typed, o.leader)
 	measures := karpenter.NewMetrics(version, o.disruption)
 	controller, err := karpenter.New(clients, set, karpenter.Options{
 		Disruption: o.disruption, Mark: o.mark, Workers: o.workers, DryRun: o.dryRun, Identity: o.leader.Identity,
-		Losses: lossOptions(o, clients, elector), Metrics: measures,
+		Losses: lossOptions(o, clients, elector), Metrics: measures, Claims: claims,
 	})
 	if err != nil {
 		return err
@@ -68,7 +72,8 @@ func start(ctx context.Context, o *options, stderr io.Writer) error {
 		return nil // told to stop before there was anything to do
 	}
 	running.Go(func() { set.Run(background) })
-	if !cache.WaitForCacheSync(ctx.Done(), set.Synced) {
+	running.Go(func() { claims.Run(background) })
+	if !cache.WaitForCacheSync(ctx.Done(), set.Synced, claims.Settled) {
 		return nil
 	}
 	slog.Info("caches are synced")
