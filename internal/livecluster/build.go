@@ -20,21 +20,36 @@ import (
 // keepUnused is how long a binary of older sources stays in the cache.
 const keepUnused = 7 * 24 * time.Hour
 
+// A Module is a directory below demo/ with a go.mod of its own that makes one binary of its name.
+type Module struct {
+	Name string
+	// What it is and how long it takes from nothing on two cores, for those who wait.
+	What, Takes string
+}
+
+var controlPlane = Module{Name: "cluster", What: "the control plane", Takes: "10 to 20 minutes"}
+
 // Binary returns the path of the cluster's binary, built from demo/cluster if the cache holds none of the same content.
 // The first build compiles all of Kubernetes' control plane and takes 10 to 20 minutes on two cores; progress is told
 // about every ten seconds. Processes that want it at the same time wait for one build.
 //
 // optimised builds with the compiler's optimisation, which takes longer; benchmarks want it.
 func Binary(ctx context.Context, progress io.Writer, optimised bool) (string, error) {
-	source, err := sourceDir()
+	return controlPlane.Binary(ctx, progress, optimised)
+}
+
+// Binary returns the path of the module's binary, built if the cache holds none of the same content.
+func (m Module) Binary(ctx context.Context, progress io.Writer, optimised bool) (string, error) {
+	root, err := Root()
 	if err != nil {
 		return "", err
 	}
+	source := filepath.Join(root, "demo", m.Name)
 	key, err := contentKey(source, optimised)
 	if err != nil {
 		return "", fmt.Errorf("hashing %s: %w", source, err)
 	}
-	cache, err := cacheDir()
+	cache, err := cacheDir(m.Name)
 	if err != nil {
 		return "", err
 	}
@@ -43,27 +58,18 @@ func Binary(ctx context.Context, progress io.Writer, optimised bool) (string, er
 		return "", err
 	}
 	defer unlock()
-	binary := filepath.Join(cache, key, "cluster")
+	binary := filepath.Join(cache, key, m.Name)
 	if _, err := os.Stat(binary); err == nil {
 		now := time.Now()
 		return binary, os.Chtimes(filepath.Dir(binary), now, now)
 	}
-	if err := build(ctx, source, binary, progress, optimised); err != nil {
+	if err := m.build(ctx, source, binary, progress, optimised); err != nil {
 		return "", err
 	}
 	return binary, dropUnused(cache)
 }
 
-// sourceDir finds demo/cluster from the working directory upwards: tests run in their package's directory.
-func sourceDir() (string, error) {
-	root, err := Root()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(root, "demo", "cluster"), nil
-}
-
-// Root returns the directory of the repository that the working directory is in.
+// Root returns the directory of the repository that the working directory is in: tests run in their package's directory.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -107,12 +113,12 @@ func contentKey(source string, optimised bool) (string, error) {
 	return fmt.Sprintf("%x", hash.Sum(nil)[:8]), nil
 }
 
-func cacheDir() (string, error) {
+func cacheDir(name string) (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
 		base = os.TempDir()
 	}
-	dir := filepath.Join(base, "rollcall", "cluster")
+	dir := filepath.Join(base, "rollcall", name)
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
@@ -129,14 +135,14 @@ func lock(path string) (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-func build(ctx context.Context, source, binary string, progress io.Writer, optimised bool) error {
+func (m Module) build(ctx context.Context, source, binary string, progress io.Writer, optimised bool) error {
 	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
 		return err
 	}
-	fmt.Fprintf(progress, "cluster: building the control plane from Go modules (once; from nothing it takes 10 to 20 minutes on two cores)\n")
+	fmt.Fprintf(progress, "%s: building %s from Go modules (once; from nothing it takes %s on two cores)\n", m.Name, m.What, m.Takes)
 	listed, err := goCommand(ctx, source, "list", "-deps", ".").Output()
 	if err != nil {
-		return fmt.Errorf("listing the packages of the control plane: %w", withStderr(err))
+		return fmt.Errorf("listing the packages of %s: %w", m.What, withStderr(err))
 	}
 	args := []string{"build", "-v", "-ldflags=-s -w"}
 	if !optimised {
@@ -152,11 +158,11 @@ func build(ctx context.Context, source, binary string, progress io.Writer, optim
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting go build: %w", err)
 	}
-	failure := followBuild(stderr, progress, strings.Count(string(listed), "\n"), start)
+	failure := m.followBuild(stderr, progress, strings.Count(string(listed), "\n"), start)
 	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("building the control plane: %w\n%s", err, failure)
+		return fmt.Errorf("building %s: %w\n%s", m.What, err, failure)
 	}
-	fmt.Fprintf(progress, "cluster: built in %s\n", time.Since(start).Round(time.Second))
+	fmt.Fprintf(progress, "%s: built in %s\n", m.Name, time.Since(start).Round(time.Second))
 	return os.Rename(unfinished, binary)
 }
 
@@ -177,7 +183,7 @@ func withStderr(err error) error {
 
 // followBuild reads what 'go build -v' says, tells the progress every ten seconds, and returns the last lines, which name
 // the error if there was one.
-func followBuild(said io.Reader, progress io.Writer, total int, start time.Time) string {
+func (m Module) followBuild(said io.Reader, progress io.Writer, total int, start time.Time) string {
 	var done atomic.Int64
 	var last atomic.Value
 	last.Store("")
@@ -191,8 +197,8 @@ func followBuild(said io.Reader, progress io.Writer, total int, start time.Time)
 			case <-finished:
 				return
 			case <-ticker.C:
-				fmt.Fprintf(progress, "cluster: %s, %d packages compiled (%d in all, less what the build cache has), now %s\n",
-					time.Since(start).Round(time.Second), done.Load(), total, last.Load())
+				fmt.Fprintf(progress, "%s: %s, %d packages compiled (%d in all, less what the build cache has), now %s\n",
+					m.Name, time.Since(start).Round(time.Second), done.Load(), total, last.Load())
 			}
 		}
 	}()
