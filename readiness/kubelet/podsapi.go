@@ -38,7 +38,7 @@ type PodsAPI struct {
 	Socket string
 
 	worked bool
-	asked  time.Time // since when
+	asked  time.Time          // since when
 	static map[types.UID]bool // of the last list
 }
 

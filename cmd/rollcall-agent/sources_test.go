@@ -1,0 +1,199 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/rollcall-dev/rollcall/internal/livecluster"
+	"github.com/rollcall-dev/rollcall/readiness"
+	"github.com/rollcall-dev/rollcall/readiness/kubelet"
+	"github.com/rollcall-dev/rollcall/readiness/manifest"
+)
+
+// Static pods of files, of a URL, none, a directory that is not there and is filled late, an edited manifest, one that is
+// removed: what the kubelet knows is published within two seconds.
+func TestPublishedIsWhatTheKubeletKnows(t *testing.T) {
+	t.Run("files", func(t *testing.T) {
+		l := newLab(t, livecluster.Node{Name: "files"})
+		l.agent()
+		l.published()
+		l.manifest("proxy", "kube-system", "100m")
+		before := l.within("kube-system/proxy-files=100m")
+		l.manifest("proxy", "kube-system", "300m")
+		after := l.within("kube-system/proxy-files=300m")
+		if before.Pods[0].Hash == "" || before.Pods[0].Hash == after.Pods[0].Hash {
+			t.Errorf("hash %q became %q", before.Pods[0].Hash, after.Pods[0].Hash)
+		}
+		if after.Source != kubelet.PodsAPIName {
+			t.Errorf("the source is %s", after.Source)
+		}
+		if err := os.Remove(filepath.Join(l.machine.StaticPods, "proxy.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		l.within()
+	})
+	t.Run("a URL", func(t *testing.T) {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, manifestOf("apiserver", "kube-system", "200m"))
+		}))
+		t.Cleanup(server.Close)
+		l := newLab(t, livecluster.Node{Name: "url", StaticPodURL: server.URL})
+		l.agent()
+		l.within("kube-system/apiserver-url=200m")
+	})
+	t.Run("an absent directory, filled late", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "etc", "manifests")
+		l := newLab(t, livecluster.Node{Name: "absent", StaticPods: dir})
+		l.agent()
+		l.within()
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		writeManifest(t, dir, "late", "kube-system", "50m")
+		l.within("kube-system/late-absent=50m")
+	})
+}
+
+// The agent outlives a restart of the kubelet in the same boot, sees what changed meanwhile, and after a reboot what was
+// published before counts for nothing until it is published again.
+func TestRestartAndReboot(t *testing.T) {
+	l := newLab(t, livecluster.Node{Name: "restart"})
+	l.manifest("proxy", "kube-system", "100m")
+	a := l.agent()
+	l.within("kube-system/proxy-restart=100m")
+
+	l.kill()
+	a.says("PodsAPI")
+	l.manifest("proxy", "kube-system", "400m")
+	l.published("kube-system/proxy-restart=100m") // as the machine still runs it
+	l.start("boot-1")
+	l.within("kube-system/proxy-restart=400m")
+
+	l.kill()
+	a.end()
+	l.start("boot-2")
+	eventually(t, "the older boot counts for nothing", func() (bool, string) {
+		set := readiness.Published(l.node())
+		return set.Unknown != "", set.Unknown
+	})
+	l.agent()
+	if set := l.published("kube-system/proxy-restart=400m"); set.BootID != "boot-2" {
+		t.Errorf("the boot is %s", set.BootID)
+	}
+}
+
+// An agent that comes before the kubelet, its Node and its socket, waits for them.
+func TestAgentComesFirst(t *testing.T) {
+	l := newLab(t, livecluster.Node{Name: "first-helper"})
+	early := *l
+	early.spec.Name = "early"
+	early.machine = &livecluster.Machine{
+		Root: filepath.Join(l.cluster.Dir(), "nodes", "early", "root"), StaticPods: filepath.Join(l.cluster.Dir(), "nodes", "early", "static"),
+	}
+	a := early.agent()
+	a.says("there is no Node early")
+	early.start("boot-1")
+	t.Cleanup(func() { _ = l.cluster.KillNode(t.Context(), "early") })
+	early.manifest("proxy", "kube-system", "100m")
+	eventually(t, "published by the socket", func() (bool, string) {
+		set := readiness.Published(early.node())
+		return set.Source == kubelet.PodsAPIName && describe(set.Pods) == "kube-system/proxy-early=100m", set.Source + describe(set.Pods)
+	})
+}
+
+// Without the socket the directory decides: what the kubelet ignores is published with the reason, an absent directory is
+// no answer, unless it may be absent.
+func TestManifestDirectory(t *testing.T) {
+	l := newLab(t, livecluster.Node{Name: "directory"})
+	dir := filepath.Join(t.TempDir(), "manifests")
+	a := l.agent("--pods-api-socket=", "--manifests", dir)
+	a.says("no such file")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l.published()
+	writeManifest(t, dir, "proxy", "kube-system", "100m")
+	// What cannot be read keeps nobody from reading the rest.
+	if err := os.Symlink("loop.yaml", filepath.Join(dir, "loop.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "list.yaml"), []byte("apiVersion: v1\nkind: List\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the files that are ignored", func() (bool, string) {
+		set := readiness.Published(l.node())
+		ok := set.Source == manifest.Source && describe(set.Pods) == "kube-system/proxy-directory=100m" && len(set.Ignored) == 2 &&
+			set.Ignored[0].File == "list.yaml" && set.Ignored[1].File == "loop.yaml"
+		return ok, set.Unknown + describe(set.Pods)
+	})
+	a.end()
+	l.agent("--pods-api-socket=", "--manifests", filepath.Join(dir, "nowhere"), "--manifests-optional")
+	l.published()
+}
+
+// The kubelet's /pods over TLS, with a token.
+func TestKubeletPods(t *testing.T) {
+	l := newLab(t, livecluster.Node{Name: "pods"})
+	l.manifest("proxy", "kube-system", "100m")
+	target := &url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(l.machine.Port)}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			http.Error(w, "Forbidden", http.StatusForbidden)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	ca, token := filepath.Join(t.TempDir(), "ca.crt"), filepath.Join(t.TempDir(), "token")
+	write := func(file, content string) {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(ca, pemOf(server))
+	write(token, "wrong\n")
+	a := l.agent("--pods-api-socket=", "--manifests=", "--kubelet-pods-url", server.URL+"/pods", "--kubelet-ca-file", ca, "--kubelet-token-file", token)
+	a.says("needs the right to get nodes/pods")
+	write(token, "secret\n")
+	if set := l.published("kube-system/proxy-pods=100m"); set.Source != readiness.KubeletPods || set.Pods[0].Hash == "" {
+		t.Errorf("got %+v", set)
+	}
+}
+
+// The agent goes on through an outage of the API server and publishes what changed meanwhile.
+func TestOutageOfTheAPI(t *testing.T) {
+	l := newLab(t, livecluster.Node{Name: "outage"})
+	server, err := url.Parse(l.cluster.Config().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	door := newDoor(t, server.Host)
+	config := l.kubeconfig(func(cluster *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+		cluster.Server = "https://" + door.address
+	})
+	a := l.agent("--kubeconfig", config)
+	l.published()
+	door.shut()
+	l.manifest("proxy", "kube-system", "100m")
+	l.kubeletKnows("kube-system/proxy-outage=100m")
+	a.says("connection refused")
+	door.open(t)
+	start := time.Now()
+	l.published("kube-system/proxy-outage=100m")
+	t.Logf("published %s after the API server came back", time.Since(start).Round(time.Millisecond))
+	if strings.Count(a.stderr.String(), "connection refused") > 10 {
+		t.Error("the outage is said over and over")
+	}
+}
