@@ -36,6 +36,8 @@ type lab struct {
 	cluster   *livecluster.Cluster
 	client    kubernetes.Interface
 	namespace string
+	// configure, where set, changes the options of the controllers that are started.
+	configure func(*karpenter.Options)
 }
 
 func newLab(t testing.TB) *lab {
@@ -43,7 +45,7 @@ func newLab(t testing.TB) *lab {
 	cluster := livecluster.Shared(t)
 	client := kubernetes.NewForConfigOrDie(cluster.Config())
 	namespace, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "lab-"}}, metav1.CreateOptions{})
-	l := &lab{t, cluster, client, ""}
+	l := &lab{TB: t, cluster: cluster, client: client}
 	l.must(err)
 	l.namespace = namespace.Name
 	t.Cleanup(func() { // after the nodes are gone and the controller is
@@ -96,9 +98,11 @@ func (l *lab) startMarking(wrap func(http.RoundTripper) http.RoundTripper, verdi
 	clients := clientsFor(config)
 	set, err := informers.New(clients, informers.Options{Placement: mark[fate.Stranded]})
 	l.must(err)
-	controller, err := karpenter.New(clients, set, karpenter.Options{
-		Disruption: karpenter.DefaultConfig(), Mark: mark, Workers: 4, Identity: "test",
-	})
+	options := karpenter.Options{Disruption: karpenter.DefaultConfig(), Mark: mark, Workers: 4, Identity: "test"}
+	if l.configure != nil {
+		l.configure(&options)
+	}
+	controller, err := karpenter.New(clients, set, options)
 	l.must(err)
 	background, end := context.WithCancel(context.Background())
 	cached, stop, worked := make(chan struct{}), make(chan struct{}), make(chan error, 1)
