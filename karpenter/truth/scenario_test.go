@@ -39,6 +39,8 @@ type expectation struct {
 	// drained and died are the right outcomes of the two rounds. kept: the drain itself leaves the pod alone.
 	drained, died outcome
 	kept          bool
+	// either is an outcome that is as right in both rounds, where it hangs on an order that nobody promises.
+	either outcome
 	// says is part of the message, where the eviction ends otherwise.
 	says string
 }
@@ -82,11 +84,15 @@ func (e expectation) evictedTo(o outcome, says string) expectation {
 	return e
 }
 
+// orElse: another outcome is as right.
+func (e expectation) orElse(o outcome) expectation { e.either = o; return e }
+
 // inFact: what happens is not what an Assumed verdict claims.
 func (e expectation) inFact(o outcome) expectation { e.drained, e.died = o, o; return e }
 
-var scenarios = slices.Concat(bareScenarios, ownerScenarios, replicaScenarios, statefulSetScenarios, placeScenarios, freedScenarios,
-	jobScenarios, jobPolicyScenarios, jobIndexScenarios)
+// The last ones have a pod that is stopping when the question is asked, so they are made last.
+var scenarios = slices.Concat(bareScenarios, ownerScenarios, replicaScenarios, statefulSetScenarios, placeScenarios,
+	jobScenarios, jobPolicyScenarios, jobIndexScenarios, freedScenarios)
 
 // wanted returns what the pod's scenario expects of it.
 func (s *site) wanted(pod *corev1.Pod, onGoing bool) (expectation, bool) {

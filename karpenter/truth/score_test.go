@@ -64,7 +64,8 @@ func (s *site) rows(node *check.Node) record {
 
 // asExpected says whether the pod has come to what the scenario knows to be right in this round.
 func (r *row) asExpected() bool {
-	return r.listed && r.outcome == r.expected() && (!r.drained || r.kept == r.want.kept)
+	right := r.outcome == r.expected() || r.outcome == r.want.either
+	return r.listed && right && (!r.drained || r.kept == r.want.kept)
 }
 
 func (r *row) expected() outcome {
