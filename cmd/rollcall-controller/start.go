@@ -134,7 +134,8 @@ func lossOptions(o *options, clients informers.Clients, elector *leader.Elector)
 	lossOptions := karpenter.LossOptions{Retention: o.retention, PerNamespace: o.records}
 	if o.leader.Elect {
 		lossOptions.Lease = losses.Lease{
-			Client: clients.Typed, Namespace: o.leader.Namespace, Name: o.leader.Name, Previous: elector.Previous,
+			Client: clients.Typed, Namespace: o.leader.Namespace, Name: o.leader.Name,
+			Identity: o.leader.Identity, Previous: elector.Previous,
 		}
 	}
 	return lossOptions

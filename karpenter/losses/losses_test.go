@@ -134,46 +134,52 @@ func TestSurplus(t *testing.T) {
 
 func minute(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
 
-func TestBeginPeriod(t *testing.T) {
+func TestPeriodsEnd(t *testing.T) {
+	span := func(from, to int) Period { return Period{From: minute(from), To: minute(to)} }
+	lasting := func(from int, by string) Period { return Period{From: minute(from), By: by} }
 	for name, tc := range map[string]struct {
 		periods  []Period
 		previous time.Time
 		want     []Period
 	}{
-		"the first":                   {nil, time.Time{}, []Period{{From: minute(60)}}},
-		"the one before ended":        {[]Period{{From: minute(0)}}, minute(59), []Period{{minute(0), minute(59)}, {From: minute(60)}}},
-		"nobody saw it end":           {[]Period{{From: minute(50)}}, time.Time{}, []Period{{minute(50), minute(50)}, {From: minute(60)}}},
-		"a sign of life before it":    {[]Period{{From: minute(50)}}, minute(40), []Period{{minute(50), minute(50)}, {From: minute(60)}}},
-		"a clock that is ahead":       {[]Period{{From: minute(50)}}, minute(70), []Period{{minute(50), minute(50)}, {From: minute(60)}}},
-		"it was finished":             {[]Period{{minute(30), minute(40)}}, minute(59), []Period{{minute(30), minute(40)}, {From: minute(60)}}},
-		"older than records are kept": {[]Period{{minute(-200), minute(-100)}}, time.Time{}, []Period{{From: minute(60)}}},
+		"none":                        {nil, time.Time{}, nil},
+		"another's, seen alive":       {[]Period{lasting(0, "b")}, minute(59), []Period{span(0, 59)}},
+		"another's, not seen":         {[]Period{lasting(50, "b")}, time.Time{}, []Period{span(50, 50)}},
+		"another's, seen before":      {[]Period{lasting(50, "b")}, minute(40), []Period{span(50, 50)}},
+		"another's, its clock ahead":  {[]Period{lasting(50, "b")}, minute(70), []Period{span(50, 50)}},
+		"its own":                     {[]Period{lasting(50, "a")}, minute(40), []Period{span(50, 60)}},
+		"ended":                       {[]Period{span(30, 40)}, minute(59), []Period{span(30, 40)}},
+		"older than records are kept": {[]Period{span(-200, -100), span(10, 20)}, time.Time{}, []Period{span(10, 20)}},
 	} {
-		if got := beginPeriod(tc.periods, tc.previous, minute(60), 2*time.Hour); !slices.Equal(got, tc.want) {
+		lease := Lease{Identity: "a", Previous: func() time.Time { return tc.previous }}
+		if got := lease.close(tc.periods, minute(60), 2*time.Hour); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}
-	var many []Period
-	for i := range 2 * periodsAtMost {
-		many = beginPeriod(many, minute(i), minute(i), time.Hour*1000)
+	many := make([]Period, 2*periodsAtMost)
+	for i := range many {
+		many[i] = span(i, i)
 	}
-	if len(many) != periodsAtMost || !many[len(many)-1].From.Equal(minute(2*periodsAtMost-1)) {
-		t.Errorf("%d periods", len(many))
+	got := Lease{}.close(many, minute(200), time.Hour*1000)
+	if len(got) != periodsAtMost-1 || got[len(got)-1] != many[len(many)-1] {
+		t.Errorf("%d periods", len(got))
 	}
 }
 
 func TestGaps(t *testing.T) {
-	w := Watched{Periods: []Period{{minute(10), minute(20)}, {minute(30), minute(40)}, {From: minute(50)}}}
+	span := func(from, to int) Period { return Period{From: minute(from), To: minute(to)} }
+	w := Watched{Periods: []Period{span(10, 20), span(30, 40), {From: minute(50)}}}
 	for name, tc := range map[string]struct {
 		watched Watched
 		from    int
 		want    []Period
 	}{
-		"before the first":   {w, 0, []Period{{minute(0), minute(10)}, {minute(20), minute(30)}, {minute(40), minute(50)}}},
-		"within one":         {w, 15, []Period{{minute(20), minute(30)}, {minute(40), minute(50)}}},
-		"within a gap":       {w, 25, []Period{{minute(25), minute(30)}, {minute(40), minute(50)}}},
+		"before the first":   {w, 0, []Period{span(0, 10), span(20, 30), span(40, 50)}},
+		"within one":         {w, 15, []Period{span(20, 30), span(40, 50)}},
+		"within a gap":       {w, 25, []Period{span(25, 30), span(40, 50)}},
 		"in the last":        {w, 55, nil},
-		"nothing known":      {Watched{}, 0, []Period{{minute(0), minute(60)}}},
-		"nobody records now": {Watched{Periods: w.Periods[:2]}, 30, []Period{{minute(40), minute(60)}}},
+		"nothing known":      {Watched{}, 0, []Period{span(0, 60)}},
+		"nobody records now": {Watched{Periods: w.Periods[:2]}, 30, []Period{span(40, 60)}},
 	} {
 		if got := tc.watched.Gaps(minute(tc.from), minute(60)); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)

@@ -133,17 +133,18 @@ func (r *Recorder) Run(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// miss makes it known, once, that nothing is recorded.
-func (r *Recorder) miss() {
+// miss makes it known, once, that nothing is recorded. first is true that once.
+func (r *Recorder) miss() (first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.told = map[key]told{}
 	if r.absent {
-		return
+		return false
 	}
 	r.absent = true
 	slog.Warn("losses are not recorded: the CustomResourceDefinition podlosses." + v1alpha1.GroupVersion.Group +
 		" is not installed (apply deploy/crds/podlosses.yaml, it is noticed); everything else goes on")
+	return true
 }
 
 // begin makes the session the current one and gives it what was told so far. missed says that some of it was dropped.

@@ -78,7 +78,7 @@ func TestTrust(t *testing.T) {
 		"since forever":   {watchedAll, time.Time{}, "Recorded without a gap since 2026-11-27T08:00:00Z; what was lost before is not known."},
 		"nothing known":   {Watched{Unknown: "you may not read the Lease a/b"}, day, "is not known: you may not read the Lease a/b."},
 		"began later":     {Watched{Periods: []Period{{From: minute(-60)}}, Now: true}, day, "is not known: 2026-11-30T12:00:00Z to 2026-12-01T11:00:00Z."},
-		"nobody does now": {Watched{Periods: []Period{{day, minute(-10)}}}, day, "is not known: 2026-12-01T11:50:00Z to now (no controller records now)."},
+		"nobody does now": {Watched{Periods: []Period{{From: day, To: minute(-10)}}}, day, "is not known: 2026-12-01T11:50:00Z to now (no controller records now)."},
 	} {
 		text := write(t, NewReport(nil, tc.watched, tc.from, noon, false), "table")
 		if !strings.HasPrefix(text, "0 pods lost and 0 at risk") || !strings.HasSuffix(text, tc.want+"\n") {

@@ -41,7 +41,9 @@ func (r *Recorder) record(ctx context.Context, stop <-chan struct{}) {
 	_, err := r.client.Resource(v1alpha1.PodLosses).List(ctx, metav1.ListOptions{Limit: 1})
 	switch {
 	case apierrors.IsNotFound(err):
-		r.miss()
+		if r.miss() {
+			r.options.Lease.finish(ctx, r.options.Clock(), r.options.Retention)
+		}
 		return
 	case apierrors.IsForbidden(err):
 		r.options.Refused("list", "podlosses."+v1alpha1.GroupVersion.Group, "", err)
@@ -131,7 +133,7 @@ func (s *session) run(ctx, served context.Context, stop <-chan struct{}) {
 	s.queue.ShutDown()
 	workers.Wait()
 	if served.Err() != nil && ctx.Err() == nil {
-		s.options.Lease.finish(ctx, s.options.Clock())
+		s.options.Lease.finish(ctx, s.options.Clock(), s.options.Retention)
 		s.miss()
 	}
 }

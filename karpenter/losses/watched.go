@@ -27,54 +27,62 @@ const periodsAtMost = 64
 type Period struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to,omitzero"`
+	// By is the holder of the Lease that records, while the period lasts.
+	By string `json:"by,omitempty"`
 }
 
 // A Lease is where the periods are written down.
 type Lease struct {
 	Client          kubernetes.Interface
 	Namespace, Name string // no Name: nowhere, because nothing is elected
+	// Identity is how the Lease calls this process.
+	Identity string
 	// Previous is when the holder before this process last renewed the Lease; zero where there was none.
 	Previous func() time.Time
 }
 
 // begin writes down that a period begins.
 func (l Lease) begin(ctx context.Context, now time.Time, retention time.Duration) {
-	l.change(ctx, func(periods []Period) []Period {
-		return beginPeriod(periods, l.Previous(), now, retention)
+	l.change(ctx, func(periods []Period) ([]Period, bool) {
+		return append(l.close(periods, now, retention), Period{From: seconds(now), By: l.Identity}), true
 	})
 }
 
-// finish writes down that the period ends although the controller goes on.
-func (l Lease) finish(ctx context.Context, now time.Time) {
-	l.change(ctx, func(periods []Period) []Period {
-		if n := len(periods); n > 0 && periods[n-1].To.IsZero() {
-			periods[n-1].To = now.UTC().Truncate(time.Second)
-		}
-		return periods
+// finish writes down that nothing is recorded although a controller runs.
+func (l Lease) finish(ctx context.Context, now time.Time, retention time.Duration) {
+	l.change(ctx, func(periods []Period) ([]Period, bool) {
+		n := len(periods)
+		return l.close(periods, now, retention), n > 0 && periods[n-1].To.IsZero()
 	})
 }
 
-// beginPeriod adds a period, after the one before has ended with the last sign of life of its leader. Periods that ended
-// before the retention are of no use. It is pure.
-func beginPeriod(periods []Period, previous, now time.Time, retention time.Duration) []Period {
-	now, previous = now.UTC().Truncate(time.Second), previous.UTC().Truncate(time.Second)
+// close ends the last period: one of this process now, one of another with that one's last sign of life. Periods that
+// ended before the retention are of no use.
+func (l Lease) close(periods []Period, now time.Time, retention time.Duration) []Period {
+	now = seconds(now)
 	var kept []Period
 	for _, p := range periods {
 		if p.To.IsZero() {
-			p.To = p.From
-			if previous.After(p.From) && !previous.After(now) {
-				p.To = previous
+			end := now
+			if p.By != l.Identity {
+				end = seconds(l.Previous())
+			}
+			p.By, p.To = "", p.From
+			if end.After(p.From) && !end.After(now) {
+				p.To = end
 			}
 		}
 		if now.Sub(p.To) <= retention {
 			kept = append(kept, p)
 		}
 	}
-	kept = append(kept, Period{From: now})
-	return kept[max(0, len(kept)-periodsAtMost):]
+	return kept[max(0, len(kept)-(periodsAtMost-1)):]
 }
 
-func (l Lease) change(ctx context.Context, change func([]Period) []Period) {
+func seconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
+
+// change rewrites the periods, where change says that it has.
+func (l Lease) change(ctx context.Context, change func([]Period) ([]Period, bool)) {
 	if l.Name == "" {
 		return
 	}
@@ -86,7 +94,11 @@ func (l Lease) change(ctx context.Context, change func([]Period) []Period) {
 		if err != nil {
 			return err
 		}
-		text, err := json.Marshal(change(readPeriods(lease.Annotations[watchedAnnotation])))
+		periods, changed := change(readPeriods(lease.Annotations[watchedAnnotation]))
+		if !changed {
+			return nil
+		}
+		text, err := json.Marshal(periods)
 		if err != nil {
 			return err
 		}
@@ -139,16 +151,21 @@ func ReadWatched(ctx context.Context, client kubernetes.Interface, namespace, na
 	if !w.Periods[n-1].To.IsZero() {
 		return w
 	}
-	// A holder that has not renewed its Lease in time, or gave it back, is a holder no more.
-	renewed, duration := lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds
-	held := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" && renewed != nil && duration != nil
-	w.Now = held && !now.After(renewed.Add(time.Duration(*duration)*time.Second))
+	// A holder that has not renewed its Lease in time, or gave it back, is a holder no more. Where another holds it by now,
+	// and has not begun, nothing tells any more until when the one before worked.
+	last := &w.Periods[n-1]
+	holder, renewed, duration := lease.Spec.HolderIdentity, lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds
+	gone := holder == nil || *holder == ""
+	another := !gone && *holder != last.By
+	w.Now = !gone && !another && renewed != nil && duration != nil &&
+		!now.After(renewed.Add(time.Duration(*duration)*time.Second))
 	if !w.Now {
-		w.Periods[n-1].To = w.Periods[n-1].From
-		if renewed != nil && renewed.After(w.Periods[n-1].From) {
-			w.Periods[n-1].To = renewed.UTC().Truncate(time.Second)
+		last.To = last.From
+		if !another && renewed != nil && renewed.After(last.From) {
+			last.To = seconds(renewed.Time)
 		}
 	}
+	last.By = ""
 	return w
 }
 
@@ -157,7 +174,7 @@ func (w Watched) Gaps(from, now time.Time) []Period {
 	var gaps []Period
 	for _, p := range w.Periods {
 		if p.From.After(from) {
-			gaps = append(gaps, Period{from, p.From})
+			gaps = append(gaps, Period{From: from, To: p.From})
 		}
 		if p.To.IsZero() {
 			return gaps
@@ -167,7 +184,7 @@ func (w Watched) Gaps(from, now time.Time) []Period {
 		}
 	}
 	if from.Before(now) {
-		gaps = append(gaps, Period{from, now})
+		gaps = append(gaps, Period{From: from, To: now})
 	}
 	return gaps
 }
