@@ -42,12 +42,18 @@ func interruption(ctx context.Context, cluster *livecluster.Cluster, say *narrat
 	if err := createWorkloads(ctx, client); err != nil {
 		return err
 	}
-	say.step("building and starting rollcall-controller")
+	say.step("building rollcall-controller and kubectl-rollcall")
 	bin, err := os.MkdirTemp("", "rollcall-bin-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(bin)
+	for _, command := range []string{"./cmd/rollcall-controller", "./cmd/kubectl-rollcall"} {
+		if _, err := livecluster.Executable(ctx, bin, command); err != nil {
+			return err
+		}
+	}
+	say.step("starting rollcall-controller")
 	controller, err := startController(ctx, bin, cluster.Kubeconfig())
 	if err != nil {
 		return err
@@ -65,8 +71,8 @@ func interruption(ctx context.Context, cluster *livecluster.Cluster, say *narrat
 		return err
 	}
 	problems := judge(say, marked, verdicts)
-	say.step("and in words, kubectl rollcall check %s:", spotNode)
-	table, err := check(ctx, bin, cluster.Kubeconfig())
+	say.step("and in words, kubectl rollcall check %s --show-all:", spotNode)
+	table, err := check(ctx, bin, cluster.Kubeconfig(), "--show-all")
 	if err != nil {
 		return err
 	}
@@ -147,9 +153,6 @@ type answer struct {
 
 // verdictsOf asks 'kubectl rollcall check' about the spot node, by namespace/name.
 func verdictsOf(ctx context.Context, bin, kubeconfig string) (map[string]answer, error) {
-	if _, err := livecluster.Executable(ctx, bin, "./cmd/kubectl-rollcall"); err != nil {
-		return nil, err
-	}
 	out, err := check(ctx, bin, kubeconfig, "-o", "json")
 	if err != nil {
 		return nil, err
@@ -242,12 +245,8 @@ type process struct {
 	done chan struct{} // closed once it has ended
 }
 
-// startController builds rollcall-controller, starts it as an administrator and waits until it says that it is ready.
+// startController starts the rollcall-controller in bin as an administrator and waits until it says that it is ready.
 func startController(ctx context.Context, bin, kubeconfig string) (*process, error) {
-	binary, err := livecluster.Executable(ctx, bin, "./cmd/rollcall-controller")
-	if err != nil {
-		return nil, err
-	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -260,7 +259,7 @@ func startController(ctx context.Context, bin, kubeconfig string) (*process, err
 		return nil, err
 	}
 	defer log.Close()
-	p.cmd = exec.Command(binary, "--kubeconfig", kubeconfig, "--health-address", health, "--leader-elect-namespace", "kube-system")
+	p.cmd = exec.Command(filepath.Join(bin, "rollcall-controller"), "--kubeconfig", kubeconfig, "--health-address", health, "--leader-elect-namespace", "kube-system")
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.start(); err != nil {
 		return nil, err

@@ -35,7 +35,10 @@ func (n *narrator) table(header []string, rows [][]string) {
 func (n *narrator) show(text []byte) {
 	fmt.Fprintln(n.out)
 	for line := range strings.Lines(string(text)) {
-		fmt.Fprintf(n.out, "         %s", line)
+		if line != "\n" {
+			line = "         " + line
+		}
+		fmt.Fprint(n.out, line)
 	}
 	fmt.Fprintln(n.out)
 }
