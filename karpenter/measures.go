@@ -14,6 +14,9 @@ import (
 // standingEvery is how often the standing answer is counted: it looks at every pod, and changes slowly.
 const standingEvery = time.Minute
 
+// standingAfter keeps the first count out of the way of what is urgent when a leader starts.
+const standingAfter = 5 * time.Second
+
 // reasons are all that a marker may give.
 var reasons = []string{
 	string(fate.NoController), string(fate.OwnerGone), string(fate.OwnerIsNoController), string(fate.OwnerDeleting),
@@ -37,17 +40,18 @@ func (c *Controller) measure(lead context.Context, told <-chan struct{}) {
 		m.Now(nil)
 		m.Standing(nil)
 	}()
-	tick := time.NewTicker(standingEvery)
-	defer tick.Stop()
+	next := time.NewTimer(standingAfter)
+	defer next.Stop()
 	for {
-		m.Standing(c.standing(c.options.Clock()))
 		select {
 		case <-lead.Done():
 			return
 		case <-told:
 			return
-		case <-tick.C:
+		case <-next.C:
 		}
+		m.Standing(c.standing(c.options.Clock()))
+		next.Reset(standingEvery)
 	}
 }
 

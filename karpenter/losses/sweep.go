@@ -91,7 +91,8 @@ func (s *session) sweep(ctx context.Context) {
 	}
 }
 
-// makeRoom removes the most dispensable record of a namespace that has as many as it may have.
+// makeRoom removes the most dispensable record of a namespace that has as many as it may have. It returns errNoRoom where
+// there is none, or none that can be removed.
 func (s *session) makeRoom(ctx context.Context, namespace string) error {
 	objects, err := s.informer.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
 	if err != nil || len(objects) < s.options.PerNamespace {
@@ -110,7 +111,9 @@ func (s *session) makeRoom(ctx context.Context, namespace string) error {
 		return errNoRoom
 	}
 	for _, record := range old {
-		s.remove(ctx, record)
+		if !s.remove(ctx, record) {
+			return errNoRoom
+		}
 	}
 	return nil
 }
