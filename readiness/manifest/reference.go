@@ -37,9 +37,9 @@ func apiReference(pod *corev1.Pod) string {
 func containerReference(c *corev1.Container) string {
 	for _, from := range c.EnvFrom {
 		switch {
-		case from.SecretRef != nil && from.SecretRef.Name != "":
+		case from.SecretRef != nil: // without a name it is invalid
 			return "a Secret (envFrom)"
-		case from.ConfigMapRef != nil && from.ConfigMapRef.Name != "":
+		case from.ConfigMapRef != nil:
 			return "a ConfigMap (envFrom)"
 		}
 	}

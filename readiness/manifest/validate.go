@@ -75,11 +75,6 @@ func validateNames(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if name := spec.RuntimeClassName; name != nil {
 		errs = append(errs, invalid(path.Child("runtimeClassName"), *name, validation.IsDNS1123Subdomain(*name))...)
 	}
-	for i, secret := range spec.ImagePullSecrets {
-		if secret.Name == "" {
-			errs = append(errs, field.Required(path.Child("imagePullSecrets").Index(i).Child("name"), ""))
-		}
-	}
 	for i, gate := range spec.ReadinessGates {
 		errs = append(errs, invalid(path.Child("readinessGates").Index(i), gate.ConditionType, validation.IsQualifiedName(string(gate.ConditionType)))...)
 	}

@@ -1,0 +1,1 @@
+// This file lets oracle.go declare functions without a body.
