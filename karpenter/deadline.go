@@ -33,6 +33,14 @@ func claimDeadline(claim *karpv1.NodeClaim) (time.Time, DeadlineSource) {
 	return time.Time{}, ""
 }
 
+// Shown is the cause for people, with Karpenter's own word for it where there is one.
+func (d Disruption) Shown() string {
+	if d.Detail == "" {
+		return d.Cause
+	}
+	return d.Cause + ": " + d.Detail
+}
+
 // Interrupted refines a committed disruption by the reason of Karpenter's Event; an empty one changes nothing. It brings
 // the deadline forward if --notice has that reason, and never decides the state.
 func (c *Config) Interrupted(d Disruption, reason string) Disruption {

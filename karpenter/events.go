@@ -129,7 +129,7 @@ func (h *herald) summary(node *corev1.Node, d Disruption, lost []string) {
 		},
 		InvolvedObject: *nodeReference(node),
 		Reason:         WillBeLost, Type: corev1.EventTypeWarning,
-		Message: fmt.Sprintf("%s (%s %s%s): %s", subject, m.State, m.Cause, m.until(), strings.Join(lost, ", ")),
+		Message: fmt.Sprintf("%s (%s %s%s): %s", subject, m.State, d.Shown(), m.until(), strings.Join(lost, ", ")),
 	})
 }
 

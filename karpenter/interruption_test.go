@@ -82,6 +82,15 @@ func TestInterruptionIsAskedOnce(t *testing.T) {
 	}
 }
 
+func TestShown(t *testing.T) {
+	if got := (Disruption{Cause: NodeClaimDeleted, Detail: "SpotInterrupted"}).Shown(); got != "NodeClaimDeleted: SpotInterrupted" {
+		t.Error(got)
+	}
+	if got := (Disruption{Cause: NodeClaimDeleted}).Shown(); got != "NodeClaimDeleted" {
+		t.Error(got)
+	}
+}
+
 func TestInterruptedRefines(t *testing.T) {
 	committed := Disruption{State: Committed, Cause: NodeClaimDeleted, Since: now}
 	withDeadline := committed

@@ -42,7 +42,7 @@ var (
 	classResource = schema.GroupVersionResource{Group: "karpenter.kwok.sh", Version: "v1alpha1", Resource: "kwoknodeclasses"}
 )
 
-// Karpenter is a running Karpenter.
+// Karpenter is a running Karpenter. Keep it for as long as it should run: when it is forgotten, Karpenter stops.
 type Karpenter struct {
 	command  *exec.Cmd
 	lifeline io.Closer

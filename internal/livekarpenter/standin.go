@@ -3,6 +3,7 @@ package livekarpenter
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,14 +13,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
 // kwokLabel is on every Node of Karpenter's kwok provider (sigs.k8s.io/karpenter kwok/apis/v1alpha1/labels.go).
 const kwokLabel = "kwok.x-k8s.io/node"
-
-// Hold is an annotation on a pod, or a label on a Node, that the StandIn leaves alone: a pod that does not stop, a machine
-// that does not come up.
-const Hold = "livekarpenter.rollcall.dev/hold"
 
 const (
 	heartbeat = 10 * time.Second
@@ -32,15 +30,18 @@ const (
 type StandIn struct {
 	client  kubernetes.Interface
 	factory informers.SharedInformerFactory
+
+	mu   sync.Mutex
+	held map[string]bool // guarded by mu; NodePools
 }
 
-// RunStandIn works until the context ends.
-func RunStandIn(ctx context.Context, config *rest.Config) error {
+// StartStandIn makes one that works until the context ends.
+func StartStandIn(ctx context.Context, config *rest.Config) (*StandIn, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s := &StandIn{client: client, factory: informers.NewSharedInformerFactory(client, heartbeat)}
+	s := &StandIn{client: client, factory: informers.NewSharedInformerFactory(client, heartbeat), held: map[string]bool{}}
 	nodes, pods := s.factory.Core().V1().Nodes().Informer(), s.factory.Core().V1().Pods().Informer()
 	for informer, see := range map[cache.SharedIndexInformer]func(context.Context, any){nodes: s.node, pods: s.pod} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -48,47 +49,62 @@ func RunStandIn(ctx context.Context, config *rest.Config) error {
 			UpdateFunc: func(_, object any) { see(ctx, object) }, // and on every heartbeat
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 	s.factory.Start(ctx.Done())
-	<-ctx.Done()
-	s.factory.Shutdown()
+	return s, nil
+}
+
+// Hold keeps the NodePool's machines from coming up, or no longer. Those that are Ready stay so.
+func (s *StandIn) Hold(nodePool string, held bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[nodePool] = held
+}
+
+// mayRun tells whether the Node is one of Karpenter's and its machine is up or may come up.
+func (s *StandIn) mayRun(node *corev1.Node) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return node.Labels[kwokLabel] != "" && (!s.held[node.Labels[karpv1.NodePoolLabelKey]] || byStandIn(node) != nil)
+}
+
+// byStandIn is the Ready condition that a StandIn wrote, or nil.
+func byStandIn(node *corev1.Node) *corev1.NodeCondition {
+	for i, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue && condition.Reason == "StandIn" {
+			return &node.Status.Conditions[i]
+		}
+	}
 	return nil
 }
 
 // node makes a Node Ready and renews that.
 func (s *StandIn) node(ctx context.Context, object any) {
 	node := object.(*corev1.Node)
-	if !ours(node) || node.DeletionTimestamp != nil {
+	if !s.mayRun(node) || node.DeletionTimestamp != nil {
 		return
 	}
 	now := metav1.Now()
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "StandIn", LastHeartbeatTime: now, LastTransitionTime: now}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-			if now.Sub(condition.LastHeartbeatTime.Time) < heartbeat/2 {
-				return
-			}
-			ready.LastTransitionTime = condition.LastTransitionTime
+	if last := byStandIn(node); last != nil {
+		if now.Sub(last.LastHeartbeatTime.Time) < heartbeat/2 {
+			return
 		}
+		ready.LastTransitionTime = last.LastTransitionTime
 	}
 	patch, _ := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{ready}}}) // always marshals
 	_, _ = s.client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }
 
-func ours(node *corev1.Node) bool {
-	_, held := node.Labels[Hold]
-	return node.Labels[kwokLabel] != "" && !held
-}
-
 // pod runs a pod that is bound to one of the Nodes, and ends one that is being deleted.
 func (s *StandIn) pod(ctx context.Context, object any) {
 	pod := object.(*corev1.Pod)
-	if pod.Spec.NodeName == "" || pod.Annotations[Hold] != "" {
+	if pod.Spec.NodeName == "" {
 		return
 	}
-	if node, err := s.factory.Core().V1().Nodes().Lister().Get(pod.Spec.NodeName); err != nil || !ours(node) {
+	if node, err := s.factory.Core().V1().Nodes().Lister().Get(pod.Spec.NodeName); err != nil || !s.mayRun(node) {
 		return
 	}
 	switch {
