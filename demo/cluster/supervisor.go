@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -205,6 +206,16 @@ func (s *supervisor) addNode(ctx context.Context, spec nodeSpec) (*node, error) 
 	return n, nil
 }
 
+// directoryOf is the name of a node's directory: short, because the kubelet's sockets live below it and their paths have a
+// limit of 108 bytes.
+func directoryOf(node string) string {
+	const limit = 40
+	if len(node) <= limit {
+		return node
+	}
+	return fmt.Sprintf("%s-%x", node[:limit-9], sha256.Sum256([]byte(node)))[:limit]
+}
+
 func (s *supervisor) startKubelet(spec nodeSpec) (*node, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +229,7 @@ func (s *supervisor) startKubelet(spec nodeSpec) (*node, error) {
 			return nil, fmt.Errorf("node %s runs already; 'cluster node kill %s' ends it", spec.Name, spec.Name)
 		}
 	}
-	home := filepath.Join(s.dir, "nodes", spec.Name)
+	home := filepath.Join(s.dir, "nodes", directoryOf(spec.Name))
 	root := filepath.Join(home, "root")
 	if spec.StaticPods == "" {
 		spec.StaticPods = filepath.Join(home, "static")

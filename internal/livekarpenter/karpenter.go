@@ -50,10 +50,16 @@ type Karpenter struct {
 	stopOnce sync.Once
 }
 
+// Binary returns the path of Karpenter's binary, built from demo/karpenter if the cache holds none of the same content. It
+// is always built with optimisation: rollcall is measured against its speed.
+func Binary(ctx context.Context, progress io.Writer) (string, error) {
+	return module.Binary(ctx, progress, true)
+}
+
 // Start builds the binary if need be, installs the definitions and runs Karpenter against the cluster. It returns when
-// Karpenter is ready. It is always built with optimisation: rollcall is measured against its speed.
+// Karpenter is ready.
 func Start(ctx context.Context, cluster *livecluster.Cluster, progress io.Writer) (*Karpenter, error) {
-	binary, err := module.Binary(ctx, progress, true)
+	binary, err := Binary(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
