@@ -32,10 +32,10 @@ func (a *act) pool(instanceType string, adjust func(*karpv1.NodePool)) {
 			{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{instanceType}},
 			{Key: karpv1.CapacityTypeLabelKey, Operator: corev1.NodeSelectorOpIn, Values: []string{karpv1.CapacityTypeOnDemand}},
 		},
-		ExpireAfter: karpv1.MustParseNillableDuration("Never"),
+		ExpireAfter: karpv1.NillableDuration{},
 	}
 	pool.Spec.Disruption = karpv1.Disruption{
-		ConsolidateAfter: karpv1.MustParseNillableDuration("Never"), ConsolidationPolicy: karpv1.ConsolidationPolicyWhenEmptyOrUnderutilized,
+		ConsolidateAfter: karpv1.NillableDuration{}, ConsolidationPolicy: karpv1.ConsolidationPolicyWhenEmptyOrUnderutilized,
 		Budgets: []karpv1.Budget{{Nodes: "100%"}},
 	}
 	if adjust != nil {
@@ -52,6 +52,9 @@ func (a *act) pool(instanceType string, adjust func(*karpv1.NodePool)) {
 		_ = a.dynamic.Resource(poolResource).Delete(ctx, a.name, metav1.DeleteOptions{}) // its NodeClaims go with it
 	})
 }
+
+// after is a duration for a NodePool; the zero NillableDuration is never.
+func after(d time.Duration) karpv1.NillableDuration { return karpv1.NillableDuration{Duration: &d} }
 
 // repool changes the act's NodePool.
 func (a *act) repool(patch string) {
