@@ -30,6 +30,9 @@ func validate(pod *corev1.Pod) field.ErrorList {
 	if spec.Overhead != nil {
 		errs = append(errs, validateResources(&corev1.ResourceRequirements{Limits: spec.Overhead}, path.Child("overhead"))...)
 	}
+	if spec.Resources != nil {
+		errs = append(errs, validateResources(spec.Resources, path.Child("resources"))...)
+	}
 	// Legal in a pod, but not in one that is created on a node.
 	if len(spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
@@ -162,6 +165,11 @@ func validateAddresses(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if len(dns.Searches) > maxSearches || len(strings.Join(dns.Searches, " ")) > maxSearchChars {
 		errs = append(errs, field.Invalid(at.Child("searches"), len(dns.Searches), "too many or too long"))
 	}
+	for i, search := range dns.Searches {
+		if search != "." {
+			errs = append(errs, invalid(at.Child("searches").Index(i), search, validation.IsDNS1123SubdomainWithUnderscore(strings.TrimSuffix(search, ".")))...)
+		}
+	}
 	for i, option := range dns.Options {
 		if option.Name == "" {
 			errs = append(errs, field.Required(at.Child("options").Index(i), ""))
@@ -185,6 +193,9 @@ func validatePodSecurity(spec *corev1.PodSpec, path *field.Path) field.ErrorList
 	}
 	for i, group := range security.SupplementalGroups {
 		errs = append(errs, invalid(at.Child("supplementalGroups").Index(i), group, validation.IsValidGroupID(group))...)
+	}
+	if policy := security.FSGroupChangePolicy; policy != nil {
+		errs = append(errs, oneOf(at.Child("fsGroupChangePolicy"), *policy, corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways)...)
 	}
 	return append(errs, validateSeccomp(security.SeccompProfile, at.Child("seccompProfile"))...)
 }

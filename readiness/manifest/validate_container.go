@@ -62,6 +62,7 @@ func validateContainer(c *corev1.Container, volumes map[string]corev1.VolumeSour
 	errs = append(errs, validateEnv(c, path)...)
 	errs = append(errs, validateMounts(c, volumes, path.Child("volumeMounts"))...)
 	errs = append(errs, validateResources(&c.Resources, path.Child("resources"))...)
+	errs = append(errs, validateResize(c.ResizePolicy, path.Child("resizePolicy"))...)
 	return append(errs, validateSecurity(c.SecurityContext, path.Child("securityContext"))...)
 }
 
@@ -120,6 +121,9 @@ func validateEnv(c *corev1.Container, path *field.Path) field.ErrorList {
 		if from.FieldRef != nil {
 			errs = append(errs, validateFieldRef(from.FieldRef, envFields, at.Child("valueFrom", "fieldRef"))...)
 		}
+		if from.ResourceFieldRef != nil {
+			errs = append(errs, validateResourceRef(from.ResourceFieldRef, at.Child("valueFrom", "resourceFieldRef"))...)
+		}
 	}
 	for i, from := range c.EnvFrom {
 		at := path.Child("envFrom").Index(i)
@@ -167,6 +171,32 @@ func validateFieldRef(ref *corev1.ObjectFieldSelector, fields sets.Set[string], 
 	return nil
 }
 
+// validateResourceRef checks which resource of a container the downward API is asked for; its divisor is not checked.
+func validateResourceRef(ref *corev1.ResourceFieldSelector, path *field.Path) field.ErrorList {
+	kind, name, _ := strings.Cut(ref.Resource, ".")
+	known := name == "cpu" || name == "memory" || name == "ephemeral-storage" || hugePages(name)
+	if kind != "limits" && kind != "requests" || !known {
+		return field.ErrorList{field.Invalid(path.Child("resource"), ref.Resource, "must be limits or requests of a standard resource")}
+	}
+	return nil
+}
+
+func validateResize(policies []corev1.ContainerResizePolicy, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := sets.Set[string]{}
+	for i, policy := range policies {
+		at := path.Index(i)
+		if policy.ResourceName != corev1.ResourceCPU && policy.ResourceName != corev1.ResourceMemory {
+			errs = append(errs, field.NotSupported(at, policy.ResourceName, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}))
+		}
+		if policy.RestartPolicy != corev1.NotRequired && policy.RestartPolicy != corev1.RestartContainer {
+			errs = append(errs, field.NotSupported(at, policy.RestartPolicy, []corev1.ResourceResizeRestartPolicy{corev1.NotRequired, corev1.RestartContainer}))
+		}
+		errs = append(errs, unique(names, at, string(policy.ResourceName))...)
+	}
+	return errs
+}
+
 func validateSecurity(security *corev1.SecurityContext, path *field.Path) field.ErrorList {
 	if security == nil {
 		return nil
@@ -175,6 +205,9 @@ func validateSecurity(security *corev1.SecurityContext, path *field.Path) field.
 	privileged := security.Privileged != nil && *security.Privileged
 	if escalation := security.AllowPrivilegeEscalation; escalation != nil && !*escalation && privileged {
 		errs = append(errs, field.Invalid(path, "", "cannot set allowPrivilegeEscalation to false and privileged to true"))
+	}
+	if security.ProcMount != nil {
+		errs = append(errs, oneOf(path.Child("procMount"), *security.ProcMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
 	}
 	return append(errs, validateSeccomp(security.SeccompProfile, path.Child("seccompProfile"))...)
 }

@@ -58,6 +58,8 @@ func validateVolume(v *corev1.VolumeSource, at *field.Path) field.ErrorList {
 		return append(errs, validateProjected(v.Projected, at.Child("projected", "sources"))...)
 	case v.Image != nil && v.Image.Reference == "":
 		return field.ErrorList{field.Required(at.Child("image", "reference"), "")}
+	case v.Image != nil:
+		return oneOf(at.Child("image", "pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 	}
 	return nil
 }
@@ -113,6 +115,8 @@ func validateDownwardFiles(files []corev1.DownwardAPIVolumeFile, path *field.Pat
 			errs = append(errs, field.Required(at, "one of fieldRef and resourceFieldRef"))
 		} else if file.FieldRef != nil {
 			errs = append(errs, validateFieldRef(file.FieldRef, volumeFields, at.Child("fieldRef"))...)
+		} else {
+			errs = append(errs, validateResourceRef(file.ResourceFieldRef, at.Child("resourceFieldRef"))...)
 		}
 		errs = append(errs, validateMode(file.Mode, at.Child("mode"))...)
 	}
@@ -157,6 +161,7 @@ func validateMounts(c *corev1.Container, volumes map[string]corev1.VolumeSource,
 		errs = append(errs, descending(at.Child("subPath"), mount.SubPath)...)
 		errs = append(errs, descending(at.Child("subPathExpr"), mount.SubPathExpr)...)
 		errs = append(errs, validatePropagation(c, mount, at.Child("mountPropagation"))...)
+		errs = append(errs, validateRecursiveReadOnly(mount, at.Child("recursiveReadOnly"))...)
 	}
 	for i, device := range c.VolumeDevices {
 		// Only claims may be devices, and a static pod has none.
@@ -176,6 +181,21 @@ func validatePropagation(c *corev1.Container, mount corev1.VolumeMount, at *fiel
 		return field.ErrorList{field.NotSupported(at, mode, modes)}
 	case mode == corev1.MountPropagationBidirectional && !privileged:
 		return field.ErrorList{field.Forbidden(at, "Bidirectional is available only to privileged containers")}
+	}
+	return nil
+}
+
+func validateRecursiveReadOnly(mount corev1.VolumeMount, at *field.Path) field.ErrorList {
+	if mount.RecursiveReadOnly == nil {
+		return nil
+	}
+	modes := []corev1.RecursiveReadOnlyMode{corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyIfPossible, corev1.RecursiveReadOnlyEnabled}
+	propagates := mount.MountPropagation != nil && *mount.MountPropagation != corev1.MountPropagationNone
+	switch mode := *mount.RecursiveReadOnly; {
+	case !slices.Contains(modes, mode):
+		return field.ErrorList{field.NotSupported(at, mode, modes)}
+	case mode != corev1.RecursiveReadOnlyDisabled && (!mount.ReadOnly || propagates):
+		return field.ErrorList{field.Forbidden(at, "may only be specified when readOnly is true and nothing propagates")}
 	}
 	return nil
 }
