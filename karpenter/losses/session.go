@@ -169,12 +169,17 @@ func (s *session) process(ctx context.Context, k key) {
 		return
 	}
 	err := s.reconcile(ctx, k)
-	if err != nil && !errors.Is(err, errNoRoom) {
-		s.failed.Add(1)
-	}
 	switch {
 	case err == nil:
 		s.queue.Forget(k)
+		return
+	case errors.Is(err, errUnheard):
+		s.queue.AddRateLimited(k)
+		return
+	case !errors.Is(err, errNoRoom):
+		s.failed.Add(1)
+	}
+	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, errNoRoom):
 		s.dropped.Add(1)

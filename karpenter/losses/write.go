@@ -24,6 +24,12 @@ const requestTimeout = 10 * time.Second
 // errNoRoom says that a namespace has as many records as it may have, all of them open.
 var errNoRoom = errors.New("the namespace has no room for another record")
 
+// errUnheard says that a pod is gone whose end this process must hear of: the caches know before their handlers do.
+var errUnheard = errors.New("the end of the pod was not heard of yet")
+
+// hearWithin is how often an end is waited for, about three seconds in all, before it counts as missed.
+const hearWithin = 6
+
 // reconcile makes the record of one pod right.
 func (s *session) reconcile(ctx context.Context, k key) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -37,6 +43,8 @@ func (s *session) reconcile(ctx context.Context, k key) error {
 		switch {
 		case err != nil:
 			return err
+		case gone && t.marked && s.queue.NumRequeues(k) < hearWithin:
+			return errUnheard
 		case gone:
 			next = shut
 		default:
