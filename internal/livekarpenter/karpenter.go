@@ -158,9 +158,6 @@ func (k *Karpenter) Stop() {
 	})
 }
 
-// Log returns the path of Karpenter's log, below the cluster's directory.
-func (k *Karpenter) Log() string { return k.log.Name() }
-
 func (k *Karpenter) lastLines() []byte {
 	text, err := os.ReadFile(k.log.Name())
 	if err != nil {
