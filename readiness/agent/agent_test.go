@@ -77,9 +77,8 @@ func (f *fakeAPI) ApplyStatus(_ context.Context, manager string, body []byte) (*
 
 // owns makes manager the owner of the annotation.
 func (f *fakeAPI) owns(manager string) {
-	f.node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: &metav1.FieldsV1{
-		Raw: []byte(`{"f:metadata":{"f:annotations":{"f:` + readiness.StaticPodsAnnotation + `":{}}}}`),
-	}}}
+	f.node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(
+		`{"f:metadata":{"f:annotations":{"f:` + readiness.StaticPodsAnnotation + `":{}}}}`)}}
 }
 
 func (f *fakeAPI) CreateEvent(_ context.Context, event *corev1.Event) error {

@@ -90,7 +90,7 @@ func (a *Agent) accuse(standing string) string {
 // writer returns the field manager that owns the annotation, or "".
 func writer(node *corev1.Node) string {
 	for _, entry := range node.ManagedFields {
-		if entry.FieldsV1 != nil && strings.Contains(string(entry.FieldsV1.Raw), `"f:`+readiness.StaticPodsAnnotation+`"`) {
+		if entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:`+readiness.StaticPodsAnnotation+`"`) {
 			return entry.Manager
 		}
 	}
