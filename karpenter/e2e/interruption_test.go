@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/karpenter"
 )
 
 // podsPerNode are lost with each node of TestInterruption.
@@ -23,18 +25,25 @@ func TestInterruption(t *testing.T) {
 	const batch = 10
 	a := onStage(t)
 	a.pool(small, nil)
-	intime := 0
+	intime, early := 0, 0
 	for done := 0; done < rounds; done += batch {
 		for i := range batch { // all nodes of a batch come up together
 			a.pod(fmt.Sprintf("seat-%d-0", done+i), "", aSeat)
 		}
 		for i := range batch {
-			if a.round(done + i) {
+			before, byClaim := a.round(done + i)
+			if before {
 				intime++
+			}
+			if byClaim {
+				early++
 			}
 		}
 	}
-	t.Logf("marks before the first eviction in %d of %d rounds", intime, rounds)
+	t.Logf("marks before the first eviction in %d of %d rounds, by the NodeClaim's deletion in %d", intime, rounds, early)
+	if early*2 < rounds {
+		t.Errorf("the NodeClaim's deletion, the earlier signal, was acted on in %d of %d rounds only", early, rounds)
+	}
 	if intime*100 < rounds*95 {
 		t.Errorf("marks came before the first eviction in %d of %d rounds only", intime, rounds)
 	}
@@ -48,8 +57,9 @@ func aSeat(pod *corev1.Pod) {
 	}}}}
 }
 
-// round interrupts the node of one seat, prints the timeline and tells whether all marks preceded the first eviction.
-func (a *act) round(number int) bool {
+// round interrupts the node of one seat, prints the timeline and tells whether all marks preceded the first eviction,
+// and whether the NodeClaim's deletion brought them.
+func (a *act) round(number int) (before, byClaim bool) {
 	a.Helper()
 	seat := fmt.Sprintf("seat-%d-0", number)
 	node := a.placed(seat)
@@ -75,8 +85,7 @@ func (a *act) round(number int) bool {
 		if mark.revision > lastMark.revision {
 			lastMark = mark
 		}
-		// Which signal stands first is the Node's affair; that it commits and is this node's is rollcall's.
-		if m := mark.marker; m.State != "Committed" || m.Cause != "NodeClaimDeleted" || m.Node != node || m.Reason != "NoController" || !m.Deadline.IsZero() {
+		if m := mark.marker; !committed(mark) || m.Node != node || m.Reason != "NoController" || !m.Deadline.IsZero() {
 			a.Errorf("round %d: marker of %s: %+v", number, pod, m)
 		}
 	}
@@ -84,5 +93,5 @@ func (a *act) round(number int) bool {
 	fmt.Fprintf(&line, "round %d: NodeClaim deleted 0 ms; Node deleted %d ms; taint %d ms; last of %d marks %d ms; first eviction %d ms",
 		number, since(start.at, nodeDeleted), since(start.at, taint), len(pods), since(start.at, lastMark), since(start.at, firstEviction))
 	a.Log(line.String())
-	return lastMark.revision < firstEviction.revision
+	return lastMark.revision < firstEviction.revision, lastMark.marker.Cause == karpenter.NodeClaimDeleted
 }

@@ -14,6 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/livekarpenter"
+	"github.com/rollcall-dev/rollcall/karpenter"
 )
 
 // Instance types of Karpenter's kwok provider: 16 cores, and 1.
@@ -120,6 +121,13 @@ func deleting(s sight) bool { return s.deleting }
 func tainted(s sight) bool  { return s.tainted }
 func evicted(s sight) bool  { return s.evicted }
 func marked(s sight) bool   { return s.marked }
+
+// committed tells whether the pod's marker says that Karpenter deletes its node. The NodeClaim's deletion comes some 20 ms
+// before the Node's, but on a loaded machine the watch of Nodes may be the faster of the two.
+func committed(s sight) bool {
+	return s.marked && s.marker.State == karpenter.Committed &&
+		(s.marker.Cause == karpenter.NodeClaimDeleted || s.marker.Cause == karpenter.NodeDeleted)
+}
 
 // since is a moment after the start in milliseconds.
 func since(start time.Time, s sight) int64 { return s.at.Sub(start).Milliseconds() }

@@ -138,7 +138,10 @@ func (a *act) markers(pod string) (story []string) {
 			continue
 		}
 		text := "-"
-		if s.marked {
+		switch {
+		case s.marked && s.marker.State == karpenter.Committed:
+			text = "Committed" // by whichever of Karpenter's two deletions was heard of first
+		case s.marked:
 			text = fmt.Sprintf("%s %s", s.marker.State, s.marker.Cause)
 		}
 		if len(story) == 0 || story[len(story)-1] != text {

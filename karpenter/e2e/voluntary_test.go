@@ -59,12 +59,10 @@ func TestConsolidation(t *testing.T) {
 	t.Logf("markers of the pod: %v", a.markers("bare"))
 }
 
-// committedBeforeEviction checks that a pod's marker was last Committed by the NodeClaim and is still there at its end.
+// committedBeforeEviction checks that a pod's marker was last Committed by a deletion of Karpenter's and is still there at its end.
 func (a *act) committedBeforeEviction(pod string) {
 	a.Helper()
-	a.await("a committed mark", isPod(pod, func(s sight) bool {
-		return s.marked && s.marker.State == "Committed" && s.marker.Cause == "NodeClaimDeleted"
-	}))
+	a.await("a committed mark", isPod(pod, committed))
 	a.await(pod+" is gone", isPod(pod, func(s sight) bool { return s.gone }))
 	if last := a.latest("Pod", pod); !last.marked {
 		a.Errorf("%s went without its mark", pod)
@@ -86,7 +84,7 @@ func TestDrift(t *testing.T) {
 	}
 	a.await("the NodeClaim's deletion", isClaim(claim, deleting))
 	a.committedBeforeEviction("bare")
-	if story := a.markers("bare"); !slices.Equal(story, []string{"-", voluntary, "Committed NodeClaimDeleted"}) {
+	if story := a.markers("bare"); !slices.Equal(story, []string{"-", voluntary, "Committed"}) {
 		t.Errorf("markers %v", story)
 	}
 }
@@ -103,7 +101,7 @@ func TestExpiration(t *testing.T) {
 	claim := a.claimOf(node)
 	a.await("the NodeClaim's deletion", isClaim(claim, deleting))
 	a.committedBeforeEviction("bare")
-	if story := a.markers("bare"); !slices.Equal(story, []string{"-", "Committed NodeClaimDeleted"}) {
+	if story := a.markers("bare"); !slices.Equal(story, []string{"-", "Committed"}) {
 		t.Errorf("markers %v", story)
 	}
 }
