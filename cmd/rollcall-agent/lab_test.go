@@ -62,9 +62,19 @@ type lab struct {
 // newLab starts a node. Its boot id is where the agent's --boot-id-file looks.
 func newLab(t *testing.T, spec livecluster.Node) *lab {
 	t.Helper()
+	l := newMachine(t, spec)
+	l.start("boot-1")
+	return l
+}
+
+// newMachine is newLab before the machine is switched on.
+func newMachine(t *testing.T, spec livecluster.Node) *lab {
+	t.Helper()
 	l := &lab{t: t, cluster: livecluster.Shared(t), spec: spec, boot: filepath.Join(t.TempDir(), "boot_id")}
 	l.client = kubernetes.NewForConfigOrDie(l.cluster.Config())
-	l.start("boot-1")
+	if err := os.WriteFile(l.boot, []byte("boot-1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = l.cluster.KillNode(context.Background(), spec.Name) })
 	return l
 }

@@ -95,19 +95,15 @@ func TestRestartAndReboot(t *testing.T) {
 
 // An agent that comes before the kubelet, its Node and its socket, waits for them.
 func TestAgentComesFirst(t *testing.T) {
-	l := newLab(t, livecluster.Node{Name: "first-helper"})
-	early := *l
-	early.spec.Name = "early"
-	early.machine = &livecluster.Machine{
-		Root: filepath.Join(l.cluster.Dir(), "nodes", "early", "root"), StaticPods: filepath.Join(l.cluster.Dir(), "nodes", "early", "static"),
-	}
-	a := early.agent()
+	l := newMachine(t, livecluster.Node{Name: "early"})
+	home := filepath.Join(l.cluster.Dir(), "nodes", "early")
+	l.machine = &livecluster.Machine{Root: filepath.Join(home, "root"), StaticPods: filepath.Join(home, "static")}
+	a := l.agent()
 	a.says("there is no Node early")
-	early.start("boot-1")
-	t.Cleanup(func() { _ = l.cluster.KillNode(t.Context(), "early") })
-	early.manifest("proxy", "kube-system", "100m")
+	l.start("boot-1")
+	l.manifest("proxy", "kube-system", "100m")
 	eventually(t, "published by the socket", func() (bool, string) {
-		set := readiness.Published(early.node())
+		set := readiness.Published(l.node())
 		return set.Source == kubelet.PodsAPIName && describe(set.Pods) == "kube-system/proxy-early=100m", set.Source + describe(set.Pods)
 	})
 }
