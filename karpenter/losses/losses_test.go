@@ -71,7 +71,7 @@ func TestDecide(t *testing.T) {
 // A record's name is the pod's own, of any length, and differs by UID alone.
 func TestRecordName(t *testing.T) {
 	a := key{"shop", "web", "1"}
-	if a.recordName() != a.recordName() || a.recordName() == (key{"shop", "web", "2"}).recordName() {
+	if a.recordName() != (key{"shop", "web", "1"}).recordName() || a.recordName() == (key{"shop", "web", "2"}).recordName() {
 		t.Error("the name does not follow from the UID")
 	}
 	if !strings.HasPrefix(a.recordName(), "web.") {

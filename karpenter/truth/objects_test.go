@@ -239,8 +239,7 @@ func phantom(kind, group string) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: group + "/v1", Kind: kind, Name: "phantom", UID: "0b1d0c9a-0000-4000-8000-000000000001", Controller: &yes}
 }
 
-// anyPod, running and terminating choose among a scenario's pods.
-func anyPod(*corev1.Pod) bool { return true }
+// running and terminating choose among a scenario's pods.
 func running(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil
 }
