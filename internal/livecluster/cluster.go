@@ -123,9 +123,6 @@ func (c *Cluster) Dir() string { return c.dir }
 // Command returns the command line that runs the cluster's binary.
 func (c *Cluster) Command() string { return c.binary }
 
-// AuditLog returns the path of the API server's audit log: one line of JSON for each write request, with its user agent.
-func (c *Cluster) AuditLog() string { return c.auditLog }
-
 // Config returns an administrator's client configuration without a client-side rate limit, the caller's to change.
 func (c *Cluster) Config() *rest.Config {
 	config := rest.CopyConfig(c.config)
