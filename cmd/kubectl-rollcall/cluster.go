@@ -33,7 +33,7 @@ func (e *clusterError) Hint() string { return e.advice }
 
 func (e *clusterError) Unwrap() error { return e.err }
 
-const offline = "or work without a cluster: kubectl rollcall check -f FILE"
+const offline = "or work without a cluster: check and mirrors take -f FILE"
 
 // readCluster reads what the question needs from the cluster of the kubeconfig.
 func readCluster(ctx context.Context, connection *genericclioptions.ConfigFlags, want inventory.Want) (*inventory.Inventory, error) {
