@@ -2,9 +2,7 @@ package karpenter
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -14,12 +12,9 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/informers"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/queue"
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
 )
-
-// drainTimeout bounds how long a stop waits for writes in flight. It is shorter than the 30 s that a pod has by default,
-// so that the Lease is released in time.
-const drainTimeout = 15 * time.Second
 
 // Indexes that the controller adds to the caches.
 const (
@@ -47,8 +42,8 @@ type Options struct {
 	Disruption *Config
 	// Mark has the verdicts that are marked.
 	Mark map[fate.Verdict]bool
-	// Workers is how many keys are worked on at a time.
-	Workers int
+	// Queue is where the controller puts its keys and gets them from.
+	Queue *queue.Queue
 	// DryRun logs what would be written and writes nothing.
 	DryRun bool
 	// Identity names this process in its Events.
@@ -73,7 +68,7 @@ type Controller struct {
 	writer    writer
 	herald    *herald
 	refusals  *refusals
-	queue     queue
+	queue     *queue.Queue
 	recorder  recorder
 	tolds     tolds
 	reactions *reactions
@@ -105,7 +100,7 @@ func New(clients informers.Clients, set *informers.Set, o Options) (*Controller,
 
 		interruptions: newInterruptions(clients.Typed, refusals),
 
-		queue: newQueue(o.Metrics.Queues()),
+		queue: o.Queue,
 		lost:  map[string]*corev1.Node{},
 
 		tolds:     newTolds(),
@@ -125,78 +120,21 @@ func New(clients informers.Clients, set *informers.Set, o Options) (*Controller,
 	if err := set.Nodes().AddIndexers(cache.Indexers{signalledNode: c.indexSignalled}); err != nil {
 		return nil, fmt.Errorf("indexing nodes by signal: %w", err)
 	}
+	o.Queue.Handle(c, NodeKey, PodKey, ClaimKey)
 	return c, nil
 }
 
-// Run works until stop closes or lead ends. Call it once, with caches that are synced.
-//
-// lead is the right to write. When it ends (the Lease is lost), writes in flight are cut off at once: another process
-// may be writing. When stop closes, what is in flight is finished first, for drainTimeout at most.
-func (c *Controller) Run(lead context.Context, stop <-chan struct{}) error {
-	lead, cut := context.WithCancel(lead)
-	defer cut()
-	removeHandlers, err := c.listen()
-	if err != nil {
-		return err
-	}
-	told := make(chan struct{})
-	var heralds, workers sync.WaitGroup
-	heralds.Go(func() { c.herald.run(lead, told) })
-	heralds.Go(func() { c.recorder.Run(lead, told) })
-	heralds.Go(func() { c.measure(lead, told) })
-	for range c.options.Workers {
-		workers.Go(func() { c.work(lead) })
-	}
-	slog.Info("working", "workers", c.options.Workers, "dryRun", c.options.DryRun)
-
-	select {
-	case <-stop:
-	case <-lead.Done():
-	}
-	removeHandlers()
-	bound := time.AfterFunc(drainTimeout, cut)
-	defer bound.Stop()
-	c.queue.ShutDown() // no key is handed out once the queue is empty; work drops those that wait
-	workers.Wait()
-	close(told)
-	heralds.Wait()
-	return nil
+// Serve sends Events and records and keeps the leader's metrics.
+func (c *Controller) Serve(lead context.Context, told <-chan struct{}) {
+	var serving sync.WaitGroup
+	serving.Go(func() { c.herald.run(lead, told) })
+	serving.Go(func() { c.recorder.Run(lead, told) })
+	serving.Go(func() { c.measure(lead, told) })
+	serving.Wait()
 }
 
-func (c *Controller) work(lead context.Context) {
-	for c.processNext(lead) {
-	}
-}
-
-// processNext takes one key from the queue and reconciles it. An error is reported once, here, and the key comes back.
-func (c *Controller) processNext(lead context.Context) bool {
-	key, shutdown := c.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer c.queue.Done(key)
-	// A key that still waits when the controller stops is nobody's loss: the next leader looks at everything.
-	if c.queue.ShuttingDown() || lead.Err() != nil {
-		return true
-	}
-	again, err := c.reconcile(lead, key)
-	switch {
-	case err != nil && (lead.Err() != nil || errors.Is(err, context.Canceled)):
-	case err != nil:
-		slog.Warn("a reconcile failed and is tried again", "key", key.String(), "failures", c.queue.NumRequeues(key)+1, "error", err)
-		c.queue.AddRateLimited(key)
-	default:
-		c.queue.Forget(key)
-		if again > 0 {
-			c.queue.AddAfter(key, again)
-		}
-	}
-	return true
-}
-
-// reconcile makes reality match for one key. It is level-triggered: it asks what is, never what happened. again is when
-// time alone may change the answer, zero for never.
-func (c *Controller) reconcile(lead context.Context, key Key) (again time.Duration, err error) {
+// Reconcile makes the markers right that the key asks for.
+func (c *Controller) Reconcile(lead context.Context, key queue.Key) (again time.Duration, err error) {
 	switch key.Kind {
 	case PodKey:
 		return c.reconcilePod(lead, key)

@@ -8,13 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rollcall-dev/rollcall/internal/queue"
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
 	"github.com/rollcall-dev/rollcall/karpenter/losses"
 )
 
-// listen adds the handlers that turn changes into keys. Objects that exist already come as added ones, so that nothing
+// Listen adds the handlers that turn changes into keys. Objects that exist already come as added ones, so that nothing
 // else is needed after a start or a change of leader. The result removes them.
-func (c *Controller) listen() (remove func(), err error) {
+func (c *Controller) Listen() (remove func(), err error) {
 	set := c.informers
 	owner := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { c.ownerChanged(object) },
@@ -61,7 +62,7 @@ func (c *Controller) listen() (remove func(), err error) {
 
 func (c *Controller) enqueueNode(name string) {
 	c.reactions.signal(name, c.options.Clock())
-	c.queue.Add(Key{Kind: NodeKey, Name: name})
+	c.queue.Add(queue.Key{Kind: NodeKey, Name: name})
 }
 
 func (c *Controller) nodeAdded(object any) {
@@ -138,7 +139,7 @@ func (c *Controller) tellLost(pod *corev1.Pod, marker Marker) {
 // podChanged adds the keys of all nodes whose markers may depend on the pod, if any of it has to do with a disruption.
 func (c *Controller) podChanged(pod *corev1.Pod) {
 	if _, marked := markOf(pod); marked && pod.Spec.NodeName == "" {
-		c.queue.Add(Key{Kind: PodKey, Namespace: pod.Namespace, Name: pod.Name})
+		c.queue.Add(queue.Key{Kind: PodKey, Namespace: pod.Namespace, Name: pod.Name})
 		return
 	}
 	related := c.related(pod)

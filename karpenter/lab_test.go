@@ -23,6 +23,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/domain"
 	"github.com/rollcall-dev/rollcall/internal/informers"
 	"github.com/rollcall-dev/rollcall/internal/livecluster"
+	"github.com/rollcall-dev/rollcall/internal/queue"
 	"github.com/rollcall-dev/rollcall/karpenter"
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
 )
@@ -98,11 +99,11 @@ func (l *lab) startMarking(wrap func(http.RoundTripper) http.RoundTripper, verdi
 	clients := clientsFor(config)
 	set, err := informers.New(clients, informers.Options{Placement: mark[fate.Stranded]})
 	l.must(err)
-	options := karpenter.Options{Disruption: karpenter.DefaultConfig(), Mark: mark, Workers: 4, Identity: "test"}
+	options := karpenter.Options{Disruption: karpenter.DefaultConfig(), Mark: mark, Queue: queue.New(nil), Identity: "test"}
 	if l.configure != nil {
 		l.configure(&options)
 	}
-	controller, err := karpenter.New(clients, set, options)
+	_, err = karpenter.New(clients, set, options)
 	l.must(err)
 	background, end := context.WithCancel(context.Background())
 	cached, stop, worked := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -113,7 +114,7 @@ func (l *lab) startMarking(wrap func(http.RoundTripper) http.RoundTripper, verdi
 	if !cache.WaitForCacheSync(l.Context().Done(), set.Synced) {
 		l.Fatal("the caches did not sync")
 	}
-	go func() { worked <- controller.Run(background, stop) }()
+	go func() { worked <- options.Queue.Run(background, stop, 4) }()
 	stopped := false
 	r := running{agent: config.UserAgent, stop: func() {
 		if stopped {

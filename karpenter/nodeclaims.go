@@ -17,6 +17,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/crdwatch"
 	"github.com/rollcall-dev/rollcall/internal/informers"
+	"github.com/rollcall-dev/rollcall/internal/queue"
 )
 
 // Indexes of the NodeClaim cache, and one of the node cache.
@@ -247,7 +248,7 @@ func trimPool(pool *karpv1.NodePool) {
 // it did so is asked later, and apart.
 func (c *Controller) claimChanged(node string) {
 	c.enqueueNode(node)
-	c.queue.AddAfter(Key{Kind: ClaimKey, Name: node}, eventsSettle)
+	c.queue.AddAfter(queue.Key{Kind: ClaimKey, Name: node}, eventsSettle)
 }
 
 // repooled adds the keys of all nodes that go: their pods may find a place now, or none any more.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rollcall-dev/rollcall/internal/queue"
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
 )
 
@@ -335,7 +336,7 @@ func (c *Controller) enqueueRelated(name string, going map[string]goingNode) {
 }
 
 // reconcilePod removes the marker of a pod that runs on no node: nobody can cost it.
-func (c *Controller) reconcilePod(lead context.Context, key Key) (again time.Duration, err error) {
+func (c *Controller) reconcilePod(lead context.Context, key queue.Key) (again time.Duration, err error) {
 	pod, err := c.informers.Core().V1().Pods().Lister().Pods(key.Namespace).Get(key.Name)
 	if err != nil || pod.Spec.NodeName != "" {
 		return 0, nil // it is gone, or its node's key covers it

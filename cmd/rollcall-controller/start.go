@@ -25,6 +25,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/informers"
 	"github.com/rollcall-dev/rollcall/internal/leader"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/queue"
 	"github.com/rollcall-dev/rollcall/karpenter"
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
 	"github.com/rollcall-dev/rollcall/karpenter/losses"
@@ -52,11 +53,11 @@ func start(ctx context.Context, o *options, stderr io.Writer) error {
 	}
 	elector := leader.New(clients.Typed, o.leader)
 	measures := karpenter.NewMetrics(version, o.disruption)
-	controller, err := karpenter.New(clients, set, karpenter.Options{
-		Disruption: o.disruption, Mark: o.mark, Workers: o.workers, DryRun: o.dryRun, Identity: o.leader.Identity,
+	keys := queue.New(measures.Queues())
+	if _, err := karpenter.New(clients, set, karpenter.Options{
+		Disruption: o.disruption, Mark: o.mark, Queue: keys, DryRun: o.dryRun, Identity: o.leader.Identity,
 		Losses: lossOptions(o, clients, elector), Metrics: measures, Claims: claims,
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 
@@ -77,7 +78,9 @@ func start(ctx context.Context, o *options, stderr io.Writer) error {
 		return nil
 	}
 	slog.Info("caches are synced")
-	return elector.Run(ctx, controller.Run)
+	return elector.Run(ctx, func(lead context.Context, stop <-chan struct{}) error {
+		return keys.Run(lead, stop, o.workers)
+	})
 }
 
 // logTo makes slog the log of the process, the Kubernetes client's included.

@@ -23,6 +23,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/informers"
 	"github.com/rollcall-dev/rollcall/internal/livecluster"
 	"github.com/rollcall-dev/rollcall/internal/livekarpenter"
+	"github.com/rollcall-dev/rollcall/internal/queue"
 	"github.com/rollcall-dev/rollcall/karpenter"
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
 )
@@ -80,8 +81,9 @@ func startRollcall(config *rest.Config, pace time.Duration) (*rollcall, error) {
 	if err != nil {
 		return nil, err
 	}
+	keys := queue.New(nil)
 	controller, err := karpenter.New(clients, set, karpenter.Options{
-		Disruption: karpenter.DefaultConfig(), Mark: map[fate.Verdict]bool{fate.Lost: true}, Workers: 4, Identity: "e2e", Claims: claims,
+		Disruption: karpenter.DefaultConfig(), Mark: map[fate.Verdict]bool{fate.Lost: true}, Queue: keys, Identity: "e2e", Claims: claims,
 	})
 	if err != nil {
 		return nil, err
@@ -97,7 +99,7 @@ func startRollcall(config *rest.Config, pace time.Duration) (*rollcall, error) {
 		end()
 		return nil, fmt.Errorf("the caches did not sync")
 	}
-	work.Go(func() { _ = controller.Run(ctx, stop) })
+	work.Go(func() { _ = keys.Run(ctx, stop, 4) })
 	return &rollcall{controller, claims, func() {
 		close(stop)
 		work.Wait()
