@@ -169,8 +169,10 @@ func (t *term) lead(lead context.Context) {
 	defer t.release()
 
 	lead, cut := context.WithCancel(lead)
+	var watching sync.WaitGroup
+	watching.Go(func() { t.watch(lead, cut) })
+	defer watching.Wait()
 	defer cut()
-	go t.watch(lead, cut)
 	slog.Info("leading", "identity", t.config.Identity)
 	err := t.work(lead, t.stop)
 	t.mu.Lock()
