@@ -161,6 +161,7 @@ func newNodeAddCommand() *cobra.Command {
 	fs.StringVar(&spec.ProviderID, "provider-id", "", "provider id of the Node")
 	fs.StringToStringVar(&spec.Labels, "label", nil, "labels of the Node, key=value")
 	fs.StringArrayVar(&spec.Taints, "taint", nil, "taint with which the Node registers, key=value:effect; may be repeated")
+	addThrottleFlags(fs, &spec.APIQPS, &spec.APIBurst)
 	fs.BoolVar(&spec.NoWait, "no-wait", false, "return once the kubelet runs")
 	return cmd
 }

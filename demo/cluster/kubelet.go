@@ -9,6 +9,7 @@ import (
 
 	cadvisorapi "github.com/google/cadvisor/lib/model"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	clientset "k8s.io/client-go/kubernetes"
@@ -33,6 +34,7 @@ type kubeletFlags struct {
 	bootID, providerID     string
 	labels                 map[string]string
 	taints                 []string
+	apiQPS, apiBurst       int
 }
 
 // newKubeletCommand is the real kubelet (sync loop, static pods, mirror client, admission) on a fake container runtime.
@@ -56,7 +58,14 @@ func newKubeletCommand() *cobra.Command {
 	fs.StringVar(&f.providerID, "provider-id", "", "provider id of the Node")
 	fs.StringToStringVar(&f.labels, "label", nil, "labels of the Node")
 	fs.StringArrayVar(&f.taints, "taint", nil, "taint with which the Node registers, key=value:effect")
+	addThrottleFlags(fs, &f.apiQPS, &f.apiBurst)
 	return cmd
+}
+
+// addThrottleFlags adds what bounds the kubelet's requests: its kubeAPIQPS and kubeAPIBurst.
+func addThrottleFlags(fs *pflag.FlagSet, qps, burst *int) {
+	fs.IntVar(qps, "kube-api-qps", -1, "requests a second that the kubelet sends to the API server, heartbeats not counted; -1 for no bound")
+	fs.IntVar(burst, "kube-api-burst", 1, "requests that it may send at once")
 }
 
 func runKubelet(ctx context.Context, f *kubeletFlags) error {
@@ -73,6 +82,12 @@ func runKubelet(ctx context.Context, f *kubeletFlags) error {
 		return err
 	}
 	config.UserAgent, config.QPS = "kubelet", -1
+	heartbeats, err := clientset.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	// Only this one is bounded, as in cmd/kubelet/app/server.go: a throttled kubelet still says that it lives.
+	config.QPS, config.Burst = float32(f.apiQPS), f.apiBurst
 	client, err := clientset.NewForConfig(config)
 	if err != nil {
 		return err
@@ -95,7 +110,7 @@ func runKubelet(ctx context.Context, f *kubeletFlags) error {
 	}
 	images := apitest.NewFakeImageService()
 	machine := &machine{Fake: cadvisortest.Fake{NodeName: f.name}, cores: f.cpu, memory: uint64(memory.Value()), bootID: f.bootID}
-	kubemark.NewHollowKubelet(flags, settings, client, client, machine, images, newFakeRuntime(), cm.NewStubContainerManager()).Run(ctx)
+	kubemark.NewHollowKubelet(flags, settings, client, heartbeats, machine, images, newFakeRuntime(), cm.NewStubContainerManager()).Run(ctx)
 	return nil
 }
 

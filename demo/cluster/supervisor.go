@@ -59,6 +59,9 @@ type nodeSpec struct {
 	ProviderID   string            `json:"providerID,omitempty"`
 	Labels       map[string]string `json:"labels,omitempty"`
 	Taints       []string          `json:"taints,omitempty"` // key=value:effect
+	// APIQPS and APIBurst bound the kubelet's requests: its kubeAPIQPS and kubeAPIBurst.
+	APIQPS   int `json:"apiQPS"`
+	APIBurst int `json:"apiBurst"`
 	// NoWait returns once the kubelet runs, without waiting for its Node to be Ready.
 	NoWait bool `json:"noWait,omitempty"`
 }
@@ -269,6 +272,7 @@ func kubeletArgs(spec nodeSpec, kubeconfig, root string, port int) []string {
 		fmt.Sprintf("--cpu=%d", spec.CPU), "--memory=" + spec.Memory, fmt.Sprintf("--pods=%d", spec.Pods),
 		"--static-pods=" + spec.StaticPods, "--static-pod-url=" + spec.StaticPodURL,
 		"--boot-id=" + spec.BootID, "--provider-id=" + spec.ProviderID,
+		fmt.Sprintf("--kube-api-qps=%d", spec.APIQPS), fmt.Sprintf("--kube-api-burst=%d", spec.APIBurst),
 	}
 	for key, value := range spec.Labels {
 		args = append(args, "--label="+key+"="+value)

@@ -143,7 +143,9 @@ type Node struct {
 	ProviderID   string
 	Labels       map[string]string
 	Taints       []string // key=value:effect
-	NoWait       bool     // do not wait until the Node is Ready
+	// APIQPS is the kubelet's kubeAPIQPS, with which its kubeAPIBurst is 1; zero means no bound.
+	APIQPS int
+	NoWait bool // do not wait until the Node is Ready
 }
 
 // Machine is a node that runs.
@@ -178,6 +180,9 @@ func (c *Cluster) AddNode(ctx context.Context, n Node) (*Machine, error) {
 	}
 	for _, taint := range n.Taints {
 		args = append(args, "--taint="+taint)
+	}
+	if n.APIQPS != 0 {
+		args = append(args, fmt.Sprintf("--kube-api-qps=%d", n.APIQPS))
 	}
 	if n.NoWait {
 		args = append(args, "--no-wait")
