@@ -16,6 +16,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+
+	"github.com/rollcall-dev/rollcall/internal/build"
 )
 
 // Exit statuses.
@@ -26,8 +28,8 @@ const (
 	exitHurts = 3
 )
 
-// version is set by the linker.
-var version = "dev"
+// version is what the User-Agent says; --version says more.
+var version = build.Version()
 
 func main() {
 	// What the client libraries log is no message for people; errors reach them as errors.
@@ -100,7 +102,7 @@ func newRoot() *cobra.Command {
 As kubectl-rollcall in the PATH it is also "kubectl rollcall"; with kubectl_complete-rollcall beside it, kubectl completes
 it too. "kubectl-rollcall completion SHELL" prints the completion of kubectl-rollcall itself.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl rollcall"},
-		Version:       version,
+		Version:       build.Line(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -131,7 +133,7 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		Args:  noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(command.OutOrStdout(), "kubectl rollcall %s\n", version)
+			_, err := fmt.Fprintf(command.OutOrStdout(), "kubectl rollcall %s\n", build.Line())
 			return err
 		},
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rollcall-dev/rollcall/internal/build"
 )
 
 const oneNode = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
@@ -137,7 +139,7 @@ func TestAnswersWithoutNodes(t *testing.T) {
 
 func TestVersionAndCompletion(t *testing.T) {
 	for _, args := range []string{"version", "--version"} {
-		if r := rollcall(t, nil, args); r.status != 0 || r.stdout != fmt.Sprintf("kubectl rollcall %s\n", version) {
+		if r := rollcall(t, nil, args); r.status != 0 || r.stdout != fmt.Sprintf("kubectl rollcall %s\n", build.Line()) {
 			t.Errorf("%s: exit status %d, stdout %q", args, r.status, r.stdout)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/rollcall-dev/rollcall/internal/build"
 	"github.com/rollcall-dev/rollcall/readiness/agent"
 )
 
@@ -27,8 +28,8 @@ const (
 	exitUsage = 2
 )
 
-// version is set by the linker.
-var version = "dev"
+// version is what the User-Agent says; --version says more.
+var version = build.Version()
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -68,7 +69,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, help, fs.FlagUsages())
 		return exitOK
 	case err == nil && o.version:
-		fmt.Fprintf(stdout, "rollcall-agent %s\n", version)
+		fmt.Fprintf(stdout, "rollcall-agent %s\n", build.Line())
 		return exitOK
 	case err == nil:
 		err = o.complete(fs.Args())

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rollcall-dev/rollcall/internal/build"
 )
 
 // Exit statuses.
@@ -21,8 +23,8 @@ const (
 	exitUsage = 2
 )
 
-// version is set by the linker.
-var version = "dev"
+// version is what the User-Agent says; --version says more.
+var version = build.Version()
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -65,7 +67,7 @@ healthy again it removes them. It writes to pods/status and Events, and to its L
 			}
 			return nil
 		},
-		Version:       version,
+		Version:       build.Line(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(command *cobra.Command, _ []string) error {

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/rollcall-dev/rollcall/internal/build"
 )
 
 const namespace = "rollcall"
@@ -32,6 +34,8 @@ type Metrics struct {
 	markLatency   prometheus.Histogram
 	signalToMark  prometheus.Histogram
 	podsLost      *prometheus.CounterVec
+	eventsDropped prometheus.Counter
+	eventsFailed  prometheus.Counter
 	standing      *standing
 	workqueues    *workqueues
 	reasons       map[string]bool
@@ -54,19 +58,21 @@ func New(version string, reasons []string, knows func(cause string) bool) *Metri
 			"Time from the signal of disruption itself to the API server's answer that a pod is marked. Kubernetes writes signal times in whole seconds, cut off, so that this is up to a second too long; estimated signal times are left out."),
 		podsLost: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: "pods_lost_total",
 			Help: "Marked pods that were really lost, by verdict, reason and cause."}, []string{"verdict", "reason", "cause"}),
+		eventsDropped: counter("events_dropped_total", "Events that were not sent because too many waited."),
+		eventsFailed:  counter("events_failed_total", "Events that the API server did not take."),
 		standing:      &standing{},
 		workqueues:    newWorkqueues(),
 		stateOfLeader: &now{},
 		reasons:       set(reasons), knows: knows,
 	}
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info",
-		Help: "A metric with the constant value 1, and what runs."}, []string{"version", "goversion"})
-	build.WithLabelValues(version, runtime.Version()).Set(1)
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info",
+		Help: "A metric with the constant value 1, and what runs."}, []string{"version", "revision", "goversion"})
+	info.WithLabelValues(version, build.Revision(), runtime.Version()).Set(1)
 	for _, verdict := range verdicts {
 		m.marksWritten.WithLabelValues(verdict) // a series that is there before its first event makes its rate right
 	}
-	m.registry.MustRegister(build, m.leader, m.marksWritten, m.marksCleared, m.markLatency, m.signalToMark, m.podsLost,
-		m.standing, m.stateOfLeader, collectors.NewGoCollector(),
+	m.registry.MustRegister(info, m.leader, m.marksWritten, m.marksCleared, m.markLatency, m.signalToMark, m.podsLost,
+		m.eventsDropped, m.eventsFailed, m.standing, m.stateOfLeader, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registry.MustRegister(m.workqueues.collectors()...)
 	m.registry.MustRegister(requests.collectors()...)
@@ -143,9 +149,15 @@ func (m *Metrics) Lost(verdict, reason, cause string) {
 	m.podsLost.WithLabelValues(bounded(verdict, set(verdicts)), bounded(reason, m.reasons), cause).Inc()
 }
 
+// EventDropped counts an Event that was not sent because too many waited.
+func (m *Metrics) EventDropped() { m.eventsDropped.Inc() }
+
+// EventFailed counts an Event that the API server did not take.
+func (m *Metrics) EventFailed() { m.eventsFailed.Inc() }
+
 // Counts are counters that others keep; each is read when the metrics are. They never fall.
 type Counts struct {
-	EventsDropped, EventsFailed, RecordsDropped, RecordsFailed func() int64
+	RecordsDropped, RecordsFailed func() int64
 }
 
 // Count exports counters that others keep. Call it once.
@@ -154,8 +166,6 @@ func (m *Metrics) Count(c Counts) {
 		name, help string
 		read       func() int64
 	}{
-		{"events_dropped_total", "Events that were not sent because too many waited.", c.EventsDropped},
-		{"events_failed_total", "Events that the API server did not take.", c.EventsFailed},
 		{"loss_records_dropped_total", "PodLoss records that were not written because there was no room for them.", c.RecordsDropped},
 		{"loss_record_errors_total", "Writes of PodLoss records that failed; most are tried again.", c.RecordsFailed},
 	} {
