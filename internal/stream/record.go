@@ -11,7 +11,7 @@ const Version = 1
 // A Record is one line of the stream.
 type Record struct {
 	Kind     RecordKind `json:"kind"`
-	Sequence uint64     `json:"seq"`  // counts up by one within a boot
+	Sequence uint64     `json:"seq"`  // counts up by one within a stream: records are merged for each reader on its own
 	Time     time.Time  `json:"time"` // the controller's clock
 	// Server is there in a snapshot.
 	Server *Server `json:"server,omitempty"`

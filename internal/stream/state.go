@@ -19,6 +19,8 @@ type State struct {
 	Left      map[string]int
 	// LostDecisions counts decisions that were made while this client was connected to the boot and that it never got.
 	LostDecisions uint64
+
+	pods []*Pod // all of Pods, by identity
 }
 
 // Phase is the state of a client's connection.
