@@ -99,7 +99,7 @@ func (l *lab) startMarking(wrap func(http.RoundTripper) http.RoundTripper, verdi
 	clients := clientsFor(config)
 	set, err := informers.New(clients, informers.Options{Placement: mark[fate.Stranded]})
 	l.must(err)
-	options := karpenter.Options{Disruption: karpenter.DefaultConfig(), Mark: mark, Queue: queue.New(nil), Identity: "test"}
+	options := karpenter.Options{Disruption: karpenter.DefaultConfig(), Mark: mark, Queue: queue.New(queue.Options{}), Identity: "test"}
 	if l.configure != nil {
 		l.configure(&options)
 	}

@@ -53,7 +53,7 @@ func start(ctx context.Context, o *options, stderr io.Writer) error {
 	}
 	elector := leader.New(clients.Typed, o.leader)
 	measures := karpenter.NewMetrics(version, o.disruption)
-	keys := queue.New(measures.Queues())
+	keys := queue.New(queue.Options{Metrics: measures.Queues()})
 	if _, err := karpenter.New(clients, set, karpenter.Options{
 		Disruption: o.disruption, Mark: o.mark, Queue: keys, DryRun: o.dryRun, Identity: o.leader.Identity,
 		Losses: lossOptions(o, clients, elector), Metrics: measures, Claims: claims,

@@ -1,5 +1,6 @@
 // Package queue owns the one workqueue of the controller and the workers that empty it: what is waited for, in which
-// order, how often it is tried. It knows keys and reconcilers, and nothing of what they stand for.
+// order, how often it is tried, and what became of each key, for those who want to see it. It knows keys and reconcilers,
+// and nothing of what they stand for or of who reads. docs/queue.md tells it to people.
 package queue
 
 import (
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -36,19 +38,25 @@ type Reconciler interface {
 // Queue is the one queue of the controller. A key is in it once, and is never worked on twice at a time. Safe for
 // concurrent use.
 type Queue struct {
-	keys    workqueue.TypedRateLimitingInterface[Key]
-	all     []Reconciler
-	perKind map[string]Reconciler
+	keys     workqueue.TypedRateLimitingInterface[Key]
+	recorder *recorder
+	all      []Reconciler
+	perKind  map[string]Reconciler
 }
 
-// New makes a queue that nobody works on yet.
-func New(metrics workqueue.MetricsProvider) *Queue {
-	return &Queue{
-		keys: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
-			workqueue.TypedRateLimitingQueueConfig[Key]{Name: "nodes", MetricsProvider: metrics}),
-		perKind: map[string]Reconciler{},
+// Options are what a Queue may be given. The zero value counts for nobody and goes by the real clock.
+type Options struct {
+	Metrics workqueue.MetricsProvider
+	Clock   clock.WithTicker
+}
+
+// New makes a queue that nobody works on yet. It ends with Run.
+func New(o Options) *Queue {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
 	}
+	recorder := newRecorder(o.Clock)
+	return &Queue{keys: newLayers(o, recorder), recorder: recorder, perKind: map[string]Reconciler{}}
 }
 
 // Handle has the keys of the kinds reconciled by r. Call it before Run.
@@ -62,8 +70,25 @@ func (q *Queue) Handle(r Reconciler, kinds ...string) {
 // Add has the key looked at soon; once, however often it is added before that.
 func (q *Queue) Add(key Key) { q.keys.Add(key) }
 
-// AddAfter has the key looked at when the time has passed.
+// AddAfter has the key looked at when the time has passed. Of several times the first stands.
 func (q *Queue) AddAfter(key Key, after time.Duration) { q.keys.AddAfter(key, after) }
+
+// AddRanked is Add and Rank.
+func (q *Queue) AddRanked(key Key, rank Rank) {
+	q.keys.Add(key)
+	q.recorder.rank(key, rank)
+}
+
+// Rank gives a key that was added its place in the order, at once where it is queued. The key keeps it as long as its
+// history is kept; a key that was never given one has the zero Rank.
+func (q *Queue) Rank(key Key, rank Rank) { q.recorder.rank(key, rank) }
+
+// Totals are the queue's as a whole, now.
+func (q *Queue) Totals() Totals { return q.recorder.total() }
+
+// Changes are the keys that changed since an earlier call returned Next, as they are now; zero asks for all. It looks at
+// those keys alone, and what it returns is the caller's.
+func (q *Queue) Changes(since uint64) Changes { return q.recorder.changes(since) }
 
 // Run works until stop closes or lead ends. Call it once, with caches that are synced.
 //
@@ -76,6 +101,7 @@ func (q *Queue) Run(lead context.Context, stop <-chan struct{}, workers int) err
 	if err != nil {
 		return err
 	}
+	q.recorder.working(workers)
 	told := make(chan struct{})
 	var beside, working sync.WaitGroup
 	for _, r := range q.all {
@@ -139,6 +165,7 @@ func (q *Queue) processNext(lead context.Context) bool {
 	case err != nil && (lead.Err() != nil || errors.Is(err, context.Canceled)):
 	case err != nil:
 		slog.Warn("a reconcile failed and is tried again", "key", key.String(), "failures", q.keys.NumRequeues(key)+1, "error", err)
+		q.recorder.explain(key, err)
 		q.keys.AddRateLimited(key)
 	default:
 		q.keys.Forget(key)

@@ -81,7 +81,7 @@ func startRollcall(config *rest.Config, pace time.Duration) (*rollcall, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys := queue.New(nil)
+	keys := queue.New(queue.Options{})
 	controller, err := karpenter.New(clients, set, karpenter.Options{
 		Disruption: karpenter.DefaultConfig(), Mark: map[fate.Verdict]bool{fate.Lost: true}, Queue: keys, Identity: "e2e", Claims: claims,
 	})
