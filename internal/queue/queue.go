@@ -161,17 +161,22 @@ func (q *Queue) processNext(lead context.Context) bool {
 		return true
 	}
 	again, err := q.perKind[key.Kind].Reconcile(lead, key)
-	switch {
-	case err != nil && (lead.Err() != nil || errors.Is(err, context.Canceled)):
-	case err != nil:
+	if err == nil || lead.Err() == nil && !errors.Is(err, context.Canceled) {
+		q.answer(key, again, err)
+	}
+	return true
+}
+
+// answer has the key come back, if it is to.
+func (q *Queue) answer(key Key, again time.Duration, err error) {
+	if err != nil {
 		slog.Warn("a reconcile failed and is tried again", "key", key.String(), "failures", q.keys.NumRequeues(key)+1, "error", err)
 		q.recorder.explain(key, err)
 		q.keys.AddRateLimited(key)
-	default:
-		q.keys.Forget(key)
-		if again > 0 {
-			q.keys.AddAfter(key, again)
-		}
+		return
 	}
-	return true
+	q.keys.Forget(key)
+	if again > 0 {
+		q.keys.AddAfter(key, again)
+	}
 }
