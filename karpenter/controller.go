@@ -10,9 +10,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/events"
 	"github.com/rollcall-dev/rollcall/internal/informers"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/queue"
+	"github.com/rollcall-dev/rollcall/internal/refusals"
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
 )
 
@@ -66,8 +68,8 @@ type Controller struct {
 	owners    *owners
 	memory    *memory
 	writer    writer
-	herald    *herald
-	refusals  *refusals
+	herald    herald
+	refusals  *refusals.Log
 	queue     *queue.Queue
 	recorder  recorder
 	tolds     tolds
@@ -87,7 +89,7 @@ func New(clients informers.Clients, set *informers.Set, o Options) (*Controller,
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics("", o.Disruption)
 	}
-	refusals := newRefusals(o.Clock)
+	refusals := refusals.New(o.Clock)
 	c := &Controller{
 		options:   o,
 		informers: set,
@@ -95,8 +97,11 @@ func New(clients informers.Clients, set *informers.Set, o Options) (*Controller,
 		owners:    newOwners(set, clients.Dynamic, o.Clock),
 		memory:    newMemory(),
 		writer:    newStatusWriter(clients.Typed),
-		herald:    newHerald(clients.Typed, o.Identity, o.Clock, refusals, o.DryRun),
-		refusals:  refusals,
+		herald: herald{events.New(events.Options{
+			Client: clients.Typed, Instance: o.Identity, Clock: o.Clock, Refused: refusals.Report,
+			Dropped: o.Metrics.EventDropped, Failed: o.Metrics.EventFailed, DryRun: o.DryRun,
+		})},
+		refusals: refusals,
 
 		interruptions: newInterruptions(clients.Typed, refusals),
 
@@ -107,10 +112,7 @@ func New(clients informers.Clients, set *informers.Set, o Options) (*Controller,
 		reactions: newReactions(),
 	}
 	c.recorder = c.newRecorder()
-	o.Metrics.Count(metrics.Counts{
-		EventsDropped: c.herald.dropped.Load, EventsFailed: c.herald.failed.Load,
-		RecordsDropped: c.recorder.Dropped, RecordsFailed: c.recorder.Failed,
-	})
+	o.Metrics.Count(metrics.Counts{RecordsDropped: c.recorder.Dropped, RecordsFailed: c.recorder.Failed})
 	if o.DryRun {
 		c.writer = newDryWriter()
 	}
@@ -127,7 +129,7 @@ func New(clients informers.Clients, set *informers.Set, o Options) (*Controller,
 // Serve sends Events and records and keeps the leader's metrics.
 func (c *Controller) Serve(lead context.Context, told <-chan struct{}) {
 	var serving sync.WaitGroup
-	serving.Go(func() { c.herald.run(lead, told) })
+	serving.Go(func() { c.herald.Run(lead, told) })
 	serving.Go(func() { c.recorder.Run(lead, told) })
 	serving.Go(func() { c.measure(lead, told) })
 	serving.Wait()

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/lru"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/refusals"
 )
 
 // interruptionReasons are the reasons of the Events with which Karpenter says what interrupted a node, the most telling
@@ -41,11 +43,11 @@ const (
 // nothing but what is shown and, by --notice, a deadline depends on it. Safe for concurrent use.
 type interruptions struct {
 	client   kubernetes.Interface
-	refusals *refusals
+	refusals *refusals.Log
 	known    *lru.Cache // of reasons by the NodeClaim's UID; has a lock of its own
 }
 
-func newInterruptions(client kubernetes.Interface, refusals *refusals) *interruptions {
+func newInterruptions(client kubernetes.Interface, refusals *refusals.Log) *interruptions {
 	return &interruptions{client: client, refusals: refusals, known: lru.New(interruptionsKnown)}
 }
 
@@ -68,7 +70,7 @@ func (i *interruptions) ask(ctx context.Context, claim *karpv1.NodeClaim) (reaso
 	list, err := i.client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: selector.String(), Limit: eventsRead})
 	switch {
 	case apierrors.IsForbidden(err):
-		i.refusals.report("list", "events", metav1.NamespaceDefault, err)
+		i.refusals.Report("list", "events", metav1.NamespaceDefault, err)
 	case err != nil:
 		slog.Warn("what interrupted a node is not known: the Events of its NodeClaim could not be read", "nodeClaim", claim.Name, "error", err)
 	default:

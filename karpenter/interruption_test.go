@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/rollcall-dev/rollcall/internal/refusals"
 )
 
 func claimEvent(reason string, at time.Time) corev1.Event {
@@ -64,7 +66,7 @@ func TestInterruptionIsAskedOnce(t *testing.T) {
 			client := fake.NewClientset(&event)
 			client.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) { return tc.err != nil, nil, tc.err })
 			clock := func() time.Time { return now }
-			i := newInterruptions(client, newRefusals(clock))
+			i := newInterruptions(client, refusals.New(clock))
 			claim := aClaim("", now)
 			claim.UID, claim.Name = "claim-uid", "c"
 			if _, asked := i.of(claim); asked {

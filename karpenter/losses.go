@@ -52,7 +52,7 @@ func (c *Controller) newRecorder() recorder {
 	}
 	return losses.New(c.clients.Dynamic, c.clients.Typed, c.informers.Core().V1().Pods().Lister(), losses.Options{
 		Retention: o.Retention, PerNamespace: o.PerNamespace, Lease: o.Lease,
-		Clock: c.options.Clock, Refused: c.refusals.report, Metrics: c.options.Metrics.Queues(),
+		Clock: c.options.Clock, Refused: c.refusals.Report, Metrics: c.options.Metrics.Queues(),
 		Lost:  c.lostUnseen,
 		Ready: c.enqueueMarked,
 	})
@@ -128,7 +128,10 @@ func (c *Controller) noteWrite(w write, marker Marker) {
 // tolds remembers of which pods it was told that they are lost: failing and being deleted are two events and one loss.
 type tolds struct{ uids *lru.Cache }
 
-func newTolds() tolds { return tolds{lru.New(eventsRemembered)} }
+// toldsRemembered bounds what is remembered.
+const toldsRemembered = 16384
+
+func newTolds() tolds { return tolds{lru.New(toldsRemembered)} }
 
 func (t tolds) first(uid types.UID) bool {
 	if _, known := t.uids.Get(uid); known {

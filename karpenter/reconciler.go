@@ -258,7 +258,7 @@ func (c *Controller) apply(ctx context.Context, writes []write, want map[types.U
 			switch {
 			case apierrors.IsForbidden(err):
 				refused = true
-				c.refusals.report("patch", "pods/status", w.pod.Namespace, err)
+				c.refusals.Report("patch", "pods/status", w.pod.Namespace, err)
 			case err != nil:
 				errs = append(errs, err)
 			case outcome == written:

@@ -13,6 +13,9 @@ const (
 	TaintKey         = "readiness.k8s.io/StaticPodsMirrored"
 )
 
+// NotMirrored is the reason of the Event on a Node that is held for long.
+const NotMirrored = "StaticPodsNotMirrored"
+
 // Condition returns the condition that the Node is to have, and whether that differs from what it has. The transition time
 // stays where the status does.
 func (r Result) Condition(node *corev1.Node, conditionType string, now time.Time) (corev1.NodeCondition, bool) {

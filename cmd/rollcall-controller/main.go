@@ -1,5 +1,5 @@
 // The rollcall-controller marks the pods that will be lost with their node, the moment the node is marked for
-// disruption. This package has its flags and its wiring and nothing else.
+// disruption, and holds new nodes until their static pods are mirrored. This package has its flags and its wiring and nothing else.
 package main
 
 import (
@@ -57,10 +57,11 @@ func newCommand(stderr io.Writer) *cobra.Command {
 	o := newOptions()
 	command := &cobra.Command{
 		Use:   "rollcall-controller",
-		Short: "Marks the pods that will be lost with their node",
+		Short: "Marks the pods that will be lost with their node, and holds new nodes until their static pods are mirrored",
 		Long: `rollcall-controller watches nodes, pods and their owners. When a node is marked for disruption it leaves the
 annotation rollcall.dev/at-risk on each of its pods that nothing will make again, and an Event; when the node is
-healthy again it removes them. It writes to pods/status and Events, and to its Lease.`,
+healthy again it removes them. A new node it holds by a condition until the node's static pods are mirrored. It writes to
+pods/status, nodes/status and Events, and to its Lease; with --release-taint to nodes.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usage(fmt.Errorf("unexpected argument %q: everything is a flag", args[0]))

@@ -33,6 +33,7 @@ type options struct {
 	kinds      []string
 	retention  time.Duration
 	records    int
+	gate       gateOptions
 
 	// What complete makes of the above.
 	mark       map[fate.Verdict]bool
@@ -48,6 +49,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	o.leader.AddFlags(fs)
 	fs.StringSliceVar(&o.marks, "mark", []string{string(fate.Lost)}, "verdicts that are marked, of Lost, Stranded and Unsure; Stranded adds the placement of pods")
 	fs.StringSliceVar(&o.kinds, "owner-kinds", nil, "kinds of pod owners beyond the built-in ones, as group/Kind, for example argoproj.io/Workflow; the role must allow to get, list and watch them")
+	o.gate.addFlags(fs)
 	fs.IntVar(&o.workers, "workers", 4, "nodes that are worked on at a time")
 	fs.DurationVar(&o.retention, "loss-retention", 7*24*time.Hour, "how long a PodLoss is kept after it was closed or withdrawn")
 	fs.IntVar(&o.records, "losses-per-namespace", 1000, "how many PodLosses a namespace may have, the oldest go first; 0 records none")
@@ -81,6 +83,9 @@ func (o *options) clientConfig() clientcmd.ClientConfig {
 // complete checks the flags and reads those that are lists of names.
 func (o *options) complete() error {
 	if err := o.disruption.Validate(); err != nil {
+		return err
+	}
+	if err := o.gate.complete(); err != nil {
 		return err
 	}
 	switch {

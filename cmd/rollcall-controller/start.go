@@ -60,6 +60,9 @@ func start(ctx context.Context, o *options, stderr io.Writer) error {
 	}); err != nil {
 		return err
 	}
+	if err := newGate(o, clients, set, keys, measures); err != nil {
+		return err
+	}
 
 	// The caches and the probes outlive ctx: they serve until the work has stopped.
 	background, end := context.WithCancel(context.WithoutCancel(ctx))

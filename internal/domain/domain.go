@@ -12,5 +12,9 @@ const AtRisk = Name + "/at-risk"
 // DESIGN.md section 6.
 const StaticPods = Name + "/static-pods"
 
+// Released is the annotation on a Node from which rollcall took the readiness taint; its value is the Node's UID, so that
+// it is never done twice.
+const Released = Name + "/released"
+
 // FieldManager is the name under which rollcall's fields are listed in managedFields.
 const FieldManager = "rollcall"

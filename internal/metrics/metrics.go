@@ -36,7 +36,10 @@ type Metrics struct {
 	podsLost      *prometheus.CounterVec
 	eventsDropped prometheus.Counter
 	eventsFailed  prometheus.Counter
+	conditions    *prometheus.CounterVec
+	released      prometheus.Counter
 	standing      *standing
+	nodesHeld     *held
 	workqueues    *workqueues
 	reasons       map[string]bool
 	knows         func(cause string) bool
@@ -60,7 +63,11 @@ func New(version string, reasons []string, knows func(cause string) bool) *Metri
 			Help: "Marked pods that were really lost, by verdict, reason and cause."}, []string{"verdict", "reason", "cause"}),
 		eventsDropped: counter("events_dropped_total", "Events that were not sent because too many waited."),
 		eventsFailed:  counter("events_failed_total", "Events that the API server did not take."),
+		conditions: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: "conditions_written_total",
+			Help: "Conditions written to Nodes, by reason."}, []string{"reason"}),
+		released:      counter("nodes_released_total", "Nodes from which rollcall took the readiness taint."),
 		standing:      &standing{},
+		nodesHeld:     &held{},
 		workqueues:    newWorkqueues(),
 		stateOfLeader: &now{},
 		reasons:       set(reasons), knows: knows,
@@ -71,8 +78,11 @@ func New(version string, reasons []string, knows func(cause string) bool) *Metri
 	for _, verdict := range verdicts {
 		m.marksWritten.WithLabelValues(verdict) // a series that is there before its first event makes its rate right
 	}
+	for _, reason := range heldReasons {
+		m.conditions.WithLabelValues(reason)
+	}
 	m.registry.MustRegister(info, m.leader, m.marksWritten, m.marksCleared, m.markLatency, m.signalToMark, m.podsLost,
-		m.eventsDropped, m.eventsFailed, m.standing, m.stateOfLeader, collectors.NewGoCollector(),
+		m.eventsDropped, m.eventsFailed, m.conditions, m.released, m.standing, m.nodesHeld, m.stateOfLeader, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registry.MustRegister(m.workqueues.collectors()...)
 	m.registry.MustRegister(requests.collectors()...)
@@ -148,6 +158,14 @@ func (m *Metrics) Lost(verdict, reason, cause string) {
 	}
 	m.podsLost.WithLabelValues(bounded(verdict, set(verdicts)), bounded(reason, m.reasons), cause).Inc()
 }
+
+// ConditionWritten counts a condition that was written to a Node.
+func (m *Metrics) ConditionWritten(reason string) {
+	m.conditions.WithLabelValues(bounded(reason, set(heldReasons))).Inc()
+}
+
+// NodeReleased counts a Node from which the readiness taint was taken.
+func (m *Metrics) NodeReleased() { m.released.Inc() }
 
 // EventDropped counts an Event that was not sent because too many waited.
 func (m *Metrics) EventDropped() { m.eventsDropped.Inc() }

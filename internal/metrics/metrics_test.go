@@ -23,7 +23,14 @@ func exercised(t *testing.T) *Metrics {
 	t.Helper()
 	m := New("v1", []string{"NoController"}, func(cause string) bool { return cause == "spot-interruption" })
 	zero := func() int64 { return 3 }
-	m.Count(Counts{EventsDropped: zero, EventsFailed: zero, RecordsDropped: zero, RecordsFailed: zero})
+	m.Count(Counts{RecordsDropped: zero, RecordsFailed: zero})
+	m.ConditionWritten("MirrorMissing")
+	m.NodeReleased()
+	m.Held(func() Held {
+		return Held{Nodes: map[string]int{"MirrorMissing": 1}, Pods: []HeldPod{{"n1", "late", "tunnel-n1", "MirrorMissing", "NamespaceNotFound"}}}
+	})
+	m.EventDropped()
+	m.EventFailed()
 	m.Leading(true)
 	m.Marked("Lost")
 	m.Cleared()

@@ -56,7 +56,7 @@ type Agent struct {
 	published string    // the annotation as this agent wrote it
 	restore   time.Time // not before then is an overwritten annotation written again
 	settling  readiness.Settling
-	held      time.Time // since when the condition is not True
+	holding   readiness.Holding
 	warned    bool
 	backoff   backoff
 	said      map[string]string // the last message on each subject

@@ -51,7 +51,7 @@ func (f *fakeAPI) WatchPods(context.Context, func([]*corev1.Pod), func(error)) {
 func (f *fakeAPI) GetNode(context.Context) (*corev1.Node, error)               { return f.node, nil }
 
 func (f *fakeAPI) ApplyStatus(_ context.Context, manager string, body []byte) (*corev1.Node, error) {
-	var patch nodePatch
+	var patch readiness.Apply
 	if err := json.Unmarshal(body, &patch); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
@@ -42,9 +41,11 @@ func (a *Agent) publish(ctx context.Context, expected readiness.Expected, now ti
 		}
 		a.restore = now.Add(quarrel)
 	}
-	node, err := a.apply(ctx, Manager, nodePatch{Metadata: patchMeta{
-		UID: a.node.UID, Annotations: map[string]string{readiness.StaticPodsAnnotation: value},
-	}})
+	body, err := readiness.ApplySet(a.node, value)
+	if err != nil {
+		return 0, err
+	}
+	node, err := a.API.ApplyStatus(ctx, Manager, body)
 	if err != nil {
 		return 0, err
 	}
@@ -95,34 +96,6 @@ func writer(node *corev1.Node) string {
 		}
 	}
 	return ""
-}
-
-// nodePatch is what is applied to a Node.
-type nodePatch struct {
-	APIVersion string       `json:"apiVersion"`
-	Kind       string       `json:"kind"`
-	Metadata   patchMeta    `json:"metadata"`
-	Status     *patchStatus `json:"status,omitempty"`
-}
-
-type patchMeta struct {
-	Name            string            `json:"name"`
-	UID             types.UID         `json:"uid"` // another Node of the name is refused
-	ResourceVersion string            `json:"resourceVersion,omitempty"`
-	Annotations     map[string]string `json:"annotations,omitempty"`
-}
-
-type patchStatus struct {
-	Conditions []corev1.NodeCondition `json:"conditions"`
-}
-
-func (a *Agent) apply(ctx context.Context, manager string, patch nodePatch) (*corev1.Node, error) {
-	patch.APIVersion, patch.Kind, patch.Metadata.Name = "v1", "Node", a.Node
-	body, err := json.Marshal(patch)
-	if err != nil {
-		return nil, err
-	}
-	return a.API.ApplyStatus(ctx, manager, body)
 }
 
 // say logs a message on a subject, once until it changes.

@@ -32,10 +32,11 @@ func (a *Agent) release(ctx context.Context, expected readiness.Expected, now ti
 	if !differs {
 		return next, nil
 	}
-	node, err := a.apply(ctx, domain.FieldManager, nodePatch{
-		Metadata: patchMeta{UID: a.node.UID, ResourceVersion: a.node.ResourceVersion},
-		Status:   &patchStatus{Conditions: []corev1.NodeCondition{condition}},
-	})
+	body, err := readiness.ApplyCondition(a.node, condition)
+	if err != nil {
+		return 0, err
+	}
+	node, err := a.API.ApplyStatus(ctx, domain.FieldManager, body)
 	if apierrors.IsConflict(err) {
 		// Somebody wrote to the Node since it was seen: look again before judging it.
 		if node, err = a.API.GetNode(ctx); err == nil {
@@ -53,23 +54,19 @@ func (a *Agent) release(ctx context.Context, expected readiness.Expected, now ti
 
 // warnOfHolding says once, in an Event, that the node has been held for long, and returns when that is due.
 func (a *Agent) warnOfHolding(ctx context.Context, result readiness.Result, now time.Time) time.Duration {
-	if result.Status == corev1.ConditionTrue {
-		if a.warned {
-			a.say(slog.LevelInfo, "held", "the node is no longer held")
-		}
-		a.held, a.warned = time.Time{}, false
-		return idle
+	held := result.Status != corev1.ConditionTrue
+	if !held && a.warned {
+		a.say(slog.LevelInfo, "held", "the node is no longer held")
 	}
-	if a.held.IsZero() {
-		a.held = now
-	}
-	switch wait := a.HeldWarning - now.Sub(a.held); {
-	case a.HeldWarning <= 0 || a.warned:
-		return idle
+	a.warned = a.warned && held
+	a.holding.See(held, now)
+	beyond, wait := a.holding.Beyond(a.HeldWarning, now)
+	switch {
 	case wait > 0:
 		return wait
+	case beyond && !a.warned:
+		a.warned = true
+		a.tell(ctx, readiness.NotMirrored, fmt.Sprintf("held for more than %s: %s: %s", a.HeldWarning, result.Reason, result.Message))
 	}
-	a.warned = true
-	a.tell(ctx, "StaticPodsNotMirrored", fmt.Sprintf("held for more than %s: %s: %s", a.HeldWarning, result.Reason, result.Message))
 	return idle
 }

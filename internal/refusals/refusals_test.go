@@ -1,0 +1,32 @@
+package refusals
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A right is reported once in each period, each right by itself, with the verb and the resource to add.
+func TestReportedOncePerPeriod(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	at := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+	l := New(func() time.Time { return at })
+	said := func(resource string) bool {
+		log.Reset()
+		l.Report("patch", resource, "ns", errors.New("no"))
+		return strings.Contains(log.String(), `not allowed to patch `+resource)
+	}
+	if !said("pods/status") || said("pods/status") || !said("nodes/status") {
+		t.Error("want the first of each right and no second")
+	}
+	at = at.Add(period)
+	if !said("pods/status") {
+		t.Error("want one in the next period")
+	}
+}
