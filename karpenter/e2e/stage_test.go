@@ -68,11 +68,15 @@ type rollcall struct {
 	stop       func()
 }
 
-func startRollcall(config *rest.Config, pace time.Duration) (*rollcall, error) {
+func clientsOf(config *rest.Config) informers.Clients {
 	config.UserAgent = "rollcall-e2e"
-	clients := informers.Clients{
+	return informers.Clients{
 		Typed: kubernetes.NewForConfigOrDie(config), Dynamic: dynamic.NewForConfigOrDie(config), Metadata: metadata.NewForConfigOrDie(config),
 	}
+}
+
+func startRollcall(config *rest.Config, pace time.Duration) (*rollcall, error) {
+	clients := clientsOf(config)
 	set, err := informers.New(clients, informers.Options{})
 	if err != nil {
 		return nil, err
@@ -88,24 +92,34 @@ func startRollcall(config *rest.Config, pace time.Duration) (*rollcall, error) {
 	if err != nil {
 		return nil, err
 	}
+	stop, err := work(set, keys, claims)
+	return &rollcall{controller, claims, stop}, err
+}
+
+// work fills the caches and has the queue worked on until stop is called. claims may be nil.
+func work(set *informers.Set, keys *queue.Queue, claims *karpenter.Claims) (stop func(), err error) {
 	ctx, end := context.WithCancel(context.Background())
-	stop := make(chan struct{})
-	var caches, work sync.WaitGroup
+	told := make(chan struct{})
+	var caches, working sync.WaitGroup
 	caches.Go(func() { set.Run(ctx) })
-	caches.Go(func() { claims.Run(ctx) })
+	filled := []cache.InformerSynced{set.Synced}
+	if claims != nil {
+		caches.Go(func() { claims.Run(ctx) })
+		filled = append(filled, claims.Settled)
+	}
 	synced, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if !cache.WaitForCacheSync(synced.Done(), set.Synced, claims.Settled) {
+	if !cache.WaitForCacheSync(synced.Done(), filled...) {
 		end()
 		return nil, fmt.Errorf("the caches did not sync")
 	}
-	work.Go(func() { _ = keys.Run(ctx, stop, 4) })
-	return &rollcall{controller, claims, func() {
-		close(stop)
-		work.Wait()
+	working.Go(func() { _ = keys.Run(ctx, told, 4) })
+	return func() {
+		close(told)
+		working.Wait()
 		end()
 		caches.Wait()
-	}}, nil
+	}, nil
 }
 
 // A stage is the one cluster of this process with Karpenter, its machines and rollcall.
