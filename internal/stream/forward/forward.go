@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/klog/v2"
+	streaming "k8s.io/streaming/pkg/httpstream"
 
 	"github.com/rollcall-dev/rollcall/internal/stream"
 )
@@ -111,12 +112,11 @@ func (d *Dialer) refused(err error, verb, resource, name string) error {
 // explain tells a refusal of the API server from one of the pod.
 func (d *Dialer) explain(err error, pod string) error {
 	var e *stream.ConnectError
-	var status apierrors.APIStatus
-	switch {
-	case !errors.As(err, &e) || e.Err == nil: // the controller's own words
+	if !errors.As(err, &e) || e.Err == nil { // the controller's own words
 		return err
-	case errors.As(err, &status):
-		return d.refused(err, "create", "pods/portforward", pod)
+	}
+	if refusal := refusalIn(err); refusal != nil {
+		return d.refused(refusal, "create", "pods/portforward", pod)
 	}
 	return &stream.ConnectError{
 		Problem: fmt.Sprintf("pod %s/%s leads and cannot be reached at port %d: %v", d.namespace, pod, d.port, e.Err),
@@ -138,6 +138,27 @@ func (d *Dialer) dialer(ctx context.Context, pod string) (httpstream.Dialer, err
 		return nil, fmt.Errorf("making a client for %s: %w", d.config.Host, err)
 	}
 	return portforward.NewFallbackDialer(byWebSocket, bySPDY, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+		return httpstream.IsHTTPSProxyError(err) || upgradeFailure(err) != nil && refusalIn(err) == nil
 	}), nil
+}
+
+// upgradeFailure is the WebSocket client's own error, of the type that it has (apimachinery's own, of the same name, is
+// another type).
+func upgradeFailure(err error) *streaming.UpgradeFailureError {
+	var failure *streaming.UpgradeFailureError
+	errors.As(err, &failure)
+	return failure
+}
+
+// refusalIn is the API server's answer within a failed upgrade; nil where something on the way does not know WebSockets.
+func refusalIn(err error) error {
+	failure := upgradeFailure(err)
+	if failure == nil {
+		return nil
+	}
+	switch apierrors.ReasonForError(failure.Cause) {
+	case metav1.StatusReasonForbidden, metav1.StatusReasonUnauthorized, metav1.StatusReasonNotFound:
+		return failure.Cause
+	}
+	return nil
 }

@@ -8,15 +8,18 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -81,11 +84,9 @@ func (l *lab) eventually(what string, condition func(context.Context) (bool, err
 func (l *lab) held(by string) {
 	l.Helper()
 	leases := l.client.CoordinationV1().Leases(l.namespace)
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "roll"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &by}}
-	if _, err := leases.Update(l.Context(), lease, metav1.UpdateOptions{}); err != nil {
-		_, err = leases.Create(l.Context(), lease, metav1.CreateOptions{})
-		l.must(err)
-	}
+	lease := coordinationv1ac.Lease("roll", l.namespace).WithSpec(coordinationv1ac.LeaseSpec().WithHolderIdentity(by))
+	_, err := leases.Apply(l.Context(), lease, metav1.ApplyOptions{FieldManager: "test"})
+	l.must(err)
 }
 
 func (l *lab) dialer(config *rest.Config) *Dialer {
@@ -137,6 +138,41 @@ func TestFollowsTheLease(t *testing.T) {
 	defer next.Body.Close()
 	if lines := bufio.NewScanner(next.Body); !lines.Scan() || lines.Text() != "two" {
 		t.Errorf("%s says %q, want two", next.Peer, lines.Text())
+	}
+}
+
+// Where something on the way does not let WebSockets through, SPDY does.
+func TestWithoutWebSockets(t *testing.T) {
+	l := newLab(t, "spdy")
+	l.pod("first", says(t, "one"))
+	l.held("first_0c6d")
+	target, err := url.Parse(l.cluster.Config().Host)
+	l.must(err)
+	transport, err := rest.TransportFor(l.cluster.Config())
+	l.must(err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = transport
+	var refused, passed atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch upgrade := r.Header.Get("Upgrade"); {
+		case strings.EqualFold(upgrade, "websocket"):
+			refused.Add(1)
+			http.Error(w, "no WebSockets here", http.StatusBadRequest)
+			return
+		case upgrade != "":
+			passed.Add(1)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	connection, err := l.dialer(&rest.Config{Host: server.URL}).Dial(t.Context())
+	l.must(err)
+	defer connection.Body.Close()
+	if lines := bufio.NewScanner(connection.Body); !lines.Scan() || lines.Text() != "one" {
+		t.Errorf("it says %q (%v), want one", lines.Text(), lines.Err())
+	}
+	if refused.Load() != 1 || passed.Load() != 1 {
+		t.Errorf("%d WebSockets were refused and %d other upgrades passed, want 1 and 1", refused.Load(), passed.Load())
 	}
 }
 
