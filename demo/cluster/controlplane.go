@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -20,6 +21,7 @@ type controlPlane struct {
 	server     string // URL of the API server
 	kubeconfig string // of an administrator
 	client     kubernetes.Interface
+	egress     net.Listener
 	processes  []*process
 }
 
@@ -48,6 +50,9 @@ func startControlPlane(ctx context.Context, dir string, lifeline *os.File) (_ *c
 	}
 	c.server = fmt.Sprintf("https://127.0.0.1:%d", ports[2])
 	if err := c.writeFiles(); err != nil {
+		return nil, err
+	}
+	if c.egress, err = serveEgress(dir); err != nil {
 		return nil, err
 	}
 	etcdURL := fmt.Sprintf("https://127.0.0.1:%d", ports[0])
@@ -135,6 +140,7 @@ func (c *controlPlane) apiServerArgs(etcdURL string, port int) []string {
 		"--service-account-key-file=" + c.pki.crt("service-accounts"),
 		"--service-account-signing-key-file=" + c.pki.keyFile("service-accounts"),
 		"--audit-policy-file=" + filepath.Join(c.dir, "audit-policy.yaml"), "--audit-log-path=" + filepath.Join(c.dir, "audit.log"),
+		"--egress-selector-config-file=" + egressFile(c.dir), "--kubelet-preferred-address-types=InternalIP",
 		"--profiling=false",
 	}
 }
@@ -179,6 +185,9 @@ func (c *controlPlane) controllersWork(ctx context.Context) bool {
 func (c *controlPlane) stop() {
 	for i := len(c.processes) - 1; i >= 0; i-- {
 		c.processes[i].kill()
+	}
+	if c.egress != nil {
+		_ = c.egress.Close()
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,7 +26,7 @@ import (
 // kubeletFlags is what one kubelet is told on its command line.
 type kubeletFlags struct {
 	kubeconfig, name, root string
-	port                   int
+	port, readOnlyPort     int
 	cpu                    int
 	memory                 string
 	pods                   int
@@ -48,7 +49,8 @@ func newKubeletCommand() *cobra.Command {
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the node's identity")
 	fs.StringVar(&f.name, "name", "", "name of the node")
 	fs.StringVar(&f.root, "root-dir", "", "root directory")
-	fs.IntVar(&f.port, "port", 0, "port of its server on 127.0.0.1")
+	fs.IntVar(&f.port, "port", 0, "port of its server on 127.0.0.1, for the API server")
+	fs.IntVar(&f.readOnlyPort, "read-only-port", 0, "port of its plain server on 127.0.0.1, which answers /pods")
 	fs.IntVar(&f.cpu, "cpu", 2, "cores of the machine")
 	fs.StringVar(&f.memory, "memory", "4Gi", "memory of the machine")
 	fs.IntVar(&f.pods, "pods", 110, "most pods that it runs")
@@ -93,7 +95,7 @@ func runKubelet(ctx context.Context, f *kubeletFlags) error {
 		return err
 	}
 	flags, settings := kubemark.GetHollowKubeletConfig(&kubemark.HollowKubeletOptions{
-		NodeName: f.name, KubeletPort: f.port, MaxPods: f.pods, NodeLabels: f.labels, RegisterWithTaints: registerWith,
+		NodeName: f.name, KubeletPort: f.port, KubeletReadOnlyPort: f.readOnlyPort, MaxPods: f.pods, NodeLabels: f.labels, RegisterWithTaints: registerWith,
 	})
 	// The configuration comes with temporary directories of its own, which nobody would remove.
 	if err := os.RemoveAll(flags.RootDirectory); err != nil {
@@ -110,7 +112,17 @@ func runKubelet(ctx context.Context, f *kubeletFlags) error {
 	}
 	images := apitest.NewFakeImageService()
 	machine := &machine{Fake: cadvisortest.Fake{NodeName: f.name}, cores: f.cpu, memory: uint64(memory.Value()), bootID: f.bootID}
-	kubemark.NewHollowKubelet(flags, settings, client, heartbeats, machine, images, newFakeRuntime(), cm.NewStubContainerManager()).Run(ctx)
+	runtime := newFakeRuntime()
+	if err := runtime.serveStreams(); err != nil {
+		return err
+	}
+	certificate, err := tls.X509KeyPair(config.CertData, config.KeyData) // serves as well as it identifies: see pki.issue
+	if err != nil {
+		return fmt.Errorf("reading the certificate in %s: %w", f.kubeconfig, err)
+	}
+	hollow := kubemark.NewHollowKubelet(flags, settings, client, heartbeats, machine, images, runtime, cm.NewStubContainerManager())
+	hollow.KubeletDeps.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}
+	hollow.Run(ctx)
 	return nil
 }
 

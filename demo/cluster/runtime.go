@@ -7,6 +7,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	apitest "k8s.io/cri-api/pkg/apis/testing"
+	"k8s.io/cri-streaming/pkg/streaming"
 )
 
 // Annotations on a pod choose how its containers behave on the fake runtime. Without any, a container runs until it is
@@ -25,10 +26,11 @@ const (
 // fakeRuntime is the CRI's fake with containers that end like real ones: with an exit code, after a time.
 type fakeRuntime struct {
 	*apitest.FakeRuntimeService
+	streams streaming.Server // set by serveStreams
 }
 
 func newFakeRuntime() *fakeRuntime {
-	r := &fakeRuntime{apitest.NewFakeRuntimeService()}
+	r := &fakeRuntime{FakeRuntimeService: apitest.NewFakeRuntimeService()}
 	r.FakeStatus = &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 		{Type: runtimeapi.RuntimeReady, Status: true},
 		{Type: runtimeapi.NetworkReady, Status: true},
@@ -98,7 +100,19 @@ func (r *fakeRuntime) annotation(id, key string) string {
 	if !ok {
 		return ""
 	}
-	sandbox, ok := r.Sandboxes[container.SandboxID]
+	return r.ofSandbox(container.SandboxID, key)
+}
+
+// sandboxAnnotation reads an annotation of the pod whose sandbox that is.
+func (r *fakeRuntime) sandboxAnnotation(id, key string) string {
+	r.Lock()
+	defer r.Unlock()
+	return r.ofSandbox(id, key)
+}
+
+// ofSandbox is sandboxAnnotation for those who hold the lock.
+func (r *fakeRuntime) ofSandbox(id, key string) string {
+	sandbox, ok := r.Sandboxes[id]
 	if !ok {
 		return ""
 	}

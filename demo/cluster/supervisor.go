@@ -38,7 +38,7 @@ type supervisor struct {
 // node is one kubelet, running or killed.
 type node struct {
 	Spec    nodeSpec `json:"spec"`
-	Port    int      `json:"port"` // of the kubelet's server
+	Port    int      `json:"port"` // of the kubelet's read-only server
 	Root    string   `json:"root"` // the kubelet's root directory
 	Pid     int      `json:"pid"`
 	Running bool     `json:"running"`
@@ -253,11 +253,11 @@ func (s *supervisor) startKubelet(spec nodeSpec) (*node, error) {
 	if err := s.plane.pki.kubeconfig(kubeconfig, s.plane.server, "node-"+spec.Name); err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(1)
+	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
-	p, err := startProcess(s.dir, s.lifeline, "kubelet-"+spec.Name, "kubelet", kubeletArgs(spec, kubeconfig, root, ports[0])...)
+	p, err := startProcess(s.dir, s.lifeline, "kubelet-"+spec.Name, "kubelet", kubeletArgs(spec, kubeconfig, root, ports)...)
 	if err != nil {
 		return nil, err
 	}
@@ -266,9 +266,10 @@ func (s *supervisor) startKubelet(spec nodeSpec) (*node, error) {
 	return n, nil
 }
 
-func kubeletArgs(spec nodeSpec, kubeconfig, root string, port int) []string {
+func kubeletArgs(spec nodeSpec, kubeconfig, root string, ports []int) []string {
 	args := []string{
-		"--kubeconfig=" + kubeconfig, "--name=" + spec.Name, "--root-dir=" + root, fmt.Sprintf("--port=%d", port),
+		"--kubeconfig=" + kubeconfig, "--name=" + spec.Name, "--root-dir=" + root,
+		fmt.Sprintf("--read-only-port=%d", ports[0]), fmt.Sprintf("--port=%d", ports[1]),
 		fmt.Sprintf("--cpu=%d", spec.CPU), "--memory=" + spec.Memory, fmt.Sprintf("--pods=%d", spec.Pods),
 		"--static-pods=" + spec.StaticPods, "--static-pod-url=" + spec.StaticPodURL,
 		"--boot-id=" + spec.BootID, "--provider-id=" + spec.ProviderID,
