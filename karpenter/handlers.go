@@ -61,8 +61,9 @@ func (c *Controller) Listen() (remove func(), err error) {
 }
 
 func (c *Controller) enqueueNode(name string) {
-	c.reactions.signal(name, c.options.Clock())
-	c.queue.Add(queue.Key{Kind: NodeKey, Name: name})
+	now := c.options.Clock()
+	c.reactions.signal(name, now)
+	c.queue.AddRanked(queue.Key{Kind: NodeKey, Name: name}, c.rankOf(name, now))
 }
 
 func (c *Controller) nodeAdded(object any) {

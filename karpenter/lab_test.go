@@ -275,7 +275,7 @@ func (l *lab) waitEvent(namespace, object, reason string) corev1.Event {
 }
 
 // settled waits until the controller has done all that it was given: a bare pod made last on a tainted node is marked, and
-// one node later is looked at after everything before it.
+// the marker removed. The key of a node that no longer goes is of the least urgent class, so it comes after all before it.
 func (l *lab) settled() {
 	l.Helper()
 	node := l.apiNode()

@@ -248,7 +248,9 @@ func trimPool(pool *karpv1.NodePool) {
 // it did so is asked later, and apart.
 func (c *Controller) claimChanged(node string) {
 	c.enqueueNode(node)
-	c.queue.AddAfter(queue.Key{Kind: ClaimKey, Name: node}, eventsSettle)
+	why := queue.Key{Kind: ClaimKey, Name: node}
+	c.queue.AddAfter(why, eventsSettle)
+	c.queue.Rank(why, c.rankOf(node, c.options.Clock()))
 }
 
 // repooled adds the keys of all nodes that go: their pods may find a place now, or none any more.
