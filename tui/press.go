@@ -1,0 +1,167 @@
+package tui
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	tea "github.com/charmbracelet/bubbletea"
+)
+
+// press does what a key asks for.
+func (m *model) press(k tea.KeyMsg) tea.Cmd {
+	if m.typing {
+		return m.typeKey(k)
+	}
+	does := keyActions[k.String()]
+	if does == quit {
+		return tea.Quit
+	}
+	if m.page != nil {
+		m.pressOnPage(does)
+		return nil
+	}
+	if m.moveCursor(does) {
+		return nil
+	}
+	switch does {
+	case nextTab:
+		m.turnTo((m.on + 1) % len(m.tabs))
+	case previousTab:
+		m.turnTo((m.on + len(m.tabs) - 1) % len(m.tabs))
+	case tab1, tab2, tab3, tab4, tab5:
+		m.turnTo(int(does - tab1))
+	case enter:
+		m.open()
+	case inform:
+		m.inform()
+	case back:
+		m.back()
+	case find:
+		m.typing, m.typed = true, m.view().filtered()
+	case nextOrder, reverseOrder:
+		m.view().sort(does == nextOrder)
+		m.say("sorted by " + m.view().sorted())
+	case wide:
+		m.wide = !m.wide
+	case pause:
+		m.pause()
+	case copyName:
+		return m.copyName()
+	case help:
+		m.page = &page{}
+	}
+	return nil
+}
+
+// moveCursor tells whether the action was one of the cursor's.
+func (m *model) moveCursor(does action) bool {
+	v, screenful := m.view(), max(1, m.layout().rows-1)
+	switch does {
+	case moveUp:
+		v.move(-1)
+	case moveDown:
+		v.move(1)
+	case pageUp:
+		v.move(-screenful)
+	case pageDown:
+		v.move(screenful)
+	case toFirst:
+		v.toTop()
+	case toLast:
+		v.toBottom()
+	default:
+		return false
+	}
+	return true
+}
+
+func (m *model) pressOnPage(does action) {
+	switch does {
+	case moveUp:
+		m.page.top--
+	case moveDown:
+		m.page.top++
+	case pageUp:
+		m.page.top -= m.layout().rows
+	case pageDown:
+		m.page.top += m.layout().rows
+	case toFirst:
+		m.page.top = 0
+	case toLast:
+		m.page.top = len(m.pageLines())
+	case back, enter, inform, help:
+		m.page = nil
+	}
+	if m.page != nil {
+		m.page.top = max(0, min(m.page.top, len(m.pageLines())-m.pageRows()))
+	}
+}
+
+func (m *model) turnTo(tab int) {
+	m.on = tab
+	m.reload()
+}
+
+// open goes into a row: to the pods of a node, else to its page.
+func (m *model) open() {
+	t := m.tab()
+	id := t.table.id()
+	if t.open == nil || t.opened != nil || id == "" {
+		m.inform()
+		return
+	}
+	t.opened, t.openedOn = t.open(id), t.table.name()
+	m.reload()
+}
+
+func (m *model) inform() {
+	if id := m.view().id(); id != "" {
+		m.page = &page{of: id}
+	}
+}
+
+// back clears the filter, or else leaves what was opened.
+func (m *model) back() {
+	t := m.tab()
+	switch {
+	case m.view().filtered() != "":
+		m.view().filter("")
+	case t.opened != nil:
+		t.opened = nil
+		m.reload()
+	}
+}
+
+// pause keeps what is shown, or shows what has come in the meantime.
+func (m *model) pause() {
+	m.paused = !m.paused
+	if !m.paused {
+		m.show(m.frame)
+	}
+}
+
+// longestFilter is in runes, and more than any name has.
+const longestFilter = 253
+
+// typeKey takes a key while a filter is typed. The rows follow each one.
+func (m *model) typeKey(k tea.KeyMsg) tea.Cmd {
+	switch k.Type {
+	case tea.KeyCtrlC:
+		return tea.Quit
+	case tea.KeyEnter:
+		m.typing = false
+	case tea.KeyEsc:
+		m.typing, m.typed = false, ""
+	case tea.KeyBackspace:
+		_, size := utf8.DecodeLastRuneInString(m.typed)
+		m.typed = m.typed[:len(m.typed)-size]
+	case tea.KeyCtrlU:
+		m.typed = ""
+	case tea.KeyRunes, tea.KeySpace:
+		if text := m.typed + strings.Trim(clean(string(k.Runes)), "\n"); utf8.RuneCountInString(text) <= longestFilter {
+			m.typed = text
+		}
+	}
+	m.view().filter(m.typed)
+	return nil
+}

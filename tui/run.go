@@ -1,0 +1,78 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+	"github.com/charmbracelet/x/term"
+	"github.com/muesli/termenv"
+
+	"github.com/rollcall-dev/rollcall/internal/stream"
+)
+
+// Options say what a UI shows and where.
+type Options struct {
+	// Frames bring what is shown. The channel holds the newest frame only, and closes when there will be none any more.
+	Frames <-chan stream.Frame
+	// Context names the cluster, and Mode which controller is shown: the cluster's, one in this process, a recording.
+	Context, Mode string
+	// ASCII draws with nothing else.
+	ASCII bool
+	// Now is this machine's clock.
+	Now func() time.Time
+	// In and Out are the terminal.
+	In, Out *os.File
+}
+
+// errNoTerminal is what Run answers where there is no terminal.
+type errNoTerminal struct{}
+
+func (errNoTerminal) Error() string { return "this is no terminal, and the live view needs one" }
+
+// Hint returns the way out.
+func (errNoTerminal) Hint() string {
+	return "kubectl rollcall stream --once prints what the controller knows, kubectl rollcall check what becomes of pods"
+}
+
+// Run shows the frames until a person quits or ctx ends; both are no error. It has the terminal for itself meanwhile: have
+// Quiet called before anything is connected.
+func Run(ctx context.Context, o Options) error {
+	if !term.IsTerminal(o.In.Fd()) || !term.IsTerminal(o.Out.Fd()) {
+		return errNoTerminal{}
+	}
+	out := &terminal{File: o.Out}
+	profile := termenv.NewOutput(o.Out).EnvColorProfile() // NO_COLOR, CLICOLOR and TERM, as others read them
+	m := newModel(o, newTheme(profile, o.ASCII))
+	m.out = out
+	return run(ctx, m, tea.WithInput(o.In), tea.WithOutput(out), tea.WithAltScreen())
+}
+
+func run(ctx context.Context, m *model, how ...tea.ProgramOption) error {
+	how = append(how, tea.WithContext(ctx), tea.WithoutSignalHandler())
+	_, err := tea.NewProgram(m, how...).Run()
+	if err != nil && (ctx.Err() == nil || !errors.Is(err, tea.ErrProgramKilled)) {
+		return fmt.Errorf("showing the live view: %w", err)
+	}
+	return nil
+}
+
+// A terminal is written to by bubbletea's renderer and by what copies a name, one after the other.
+type terminal struct {
+	*os.File
+	mu sync.Mutex
+}
+
+var _ io.Writer = (*terminal)(nil)
+
+// Write writes all of p before another write begins.
+func (t *terminal) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.File.Write(p)
+}
