@@ -109,7 +109,7 @@ func start(ctx context.Context, o *options, stderr io.Writer) error {
 	a := &agent.Agent{
 		Config: agent.Config{
 			Node: o.node, BootID: bootID, Identity: o.identity, Standalone: o.standalone,
-			Condition: o.condition, Settle: o.settle, HeldWarning: o.heldWarning,
+			Taint: o.taint, Condition: o.condition, Settle: o.settle, HeldWarning: o.heldWarning,
 		},
 		Sources: o.sources(), API: client, Log: log, Now: time.Now,
 	}

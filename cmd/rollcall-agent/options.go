@@ -31,6 +31,8 @@ type options struct {
 	podsToken   string
 	bootIDFile  string
 	standalone  bool
+	taintText   string
+	taint       readiness.Taint // what complete makes of taintText
 	condition   string
 	settle      time.Duration
 	heldWarning time.Duration
@@ -56,6 +58,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.podsToken, "kubelet-token-file", tokenFile, "`path` of the token for the kubelet")
 	fs.StringVar(&o.bootIDFile, "boot-id-file", "/proc/sys/kernel/random/boot_id", "`path` of the machine's boot id")
 	fs.BoolVar(&o.standalone, "standalone", false, "write the condition as well, for clusters without the rollcall-controller; needs to list and watch pods")
+	fs.StringVar(&o.taintText, "readiness-taint", readiness.DefaultTaint.String(), "the taint that should hold the node, as `key[:effect]`; with --standalone an Event says where it is missing")
 	fs.StringVar(&o.condition, "condition", readiness.DefaultCondition, "`type` of the condition")
 	fs.DurationVar(&o.settle, "settle", time.Second, "how long all mirrors must have stood before the condition is True")
 	fs.DurationVar(&o.heldWarning, "held-warning", 5*time.Minute, "after how long without True an Event says so; 0 for never")
@@ -94,6 +97,10 @@ func (o *options) complete(args []string) error {
 		if u, err := url.Parse(o.apiServer); err != nil || u.Scheme != "https" || u.Host == "" {
 			return fmt.Errorf("--api-server %q is no https URL, such as https://10.0.0.10:6443", o.apiServer)
 		}
+	}
+	var err error
+	if o.taint, err = readiness.ParseTaint(o.taintText); err != nil {
+		return fmt.Errorf("--readiness-taint: %w", err)
 	}
 	if o.podsURL != "" {
 		return o.pods().Check()

@@ -23,11 +23,11 @@ type gateOptions struct {
 	heldWarning  time.Duration
 	releaseTaint bool
 
-	taint gate.Taint // what complete makes of taintText
+	taint readiness.Taint // what complete makes of taintText
 }
 
 func (o *gateOptions) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.taintText, "readiness-taint", gate.DefaultTaint.String(), "the taint that holds a new node until its static pods are mirrored, as `key[:effect]`")
+	fs.StringVar(&o.taintText, "readiness-taint", readiness.DefaultTaint.String(), "the taint that holds a new node until its static pods are mirrored, as `key[:effect]`")
 	fs.StringVar(&o.condition, "condition", readiness.DefaultCondition, "`type` of the Node's condition that says whether its static pods are mirrored")
 	fs.DurationVar(&o.settle, "settle", time.Second, "how long all mirrors must have stood before the condition is True")
 	fs.DurationVar(&o.heldWarning, "held-warning", 5*time.Minute, "after how long with the readiness taint an Event on the Node says what is missing; 0 for never")
@@ -36,7 +36,7 @@ func (o *gateOptions) addFlags(fs *pflag.FlagSet) {
 
 // complete checks the flags.
 func (o *gateOptions) complete() (err error) {
-	if o.taint, err = gate.ParseTaint(o.taintText); err != nil {
+	if o.taint, err = readiness.ParseTaint(o.taintText); err != nil {
 		return fmt.Errorf("--readiness-taint: %w", err)
 	}
 	switch {

@@ -21,9 +21,10 @@ type Config struct {
 	Identity string
 	// Standalone makes it write the condition as well.
 	Standalone  bool
-	Condition   string        // type of the condition
-	Settle      time.Duration // how long all mirrors must have stood before True
-	HeldWarning time.Duration // after how long without True an Event says so
+	Taint       readiness.Taint // what should hold the node
+	Condition   string          // type of the condition
+	Settle      time.Duration   // how long all mirrors must have stood before True
+	HeldWarning time.Duration   // after how long without True an Event says so
 }
 
 // API is what an Agent needs of the API server. All errors are those of the API.

@@ -33,6 +33,7 @@ type fakeAPI struct {
 func newFakeAPI() *fakeAPI {
 	f := &fakeAPI{node: &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", ResourceVersion: "100", Annotations: map[string]string{}},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: readiness.TaintKey, Value: "pending", Effect: corev1.TaintEffectNoSchedule}}},
 		Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "b1"}},
 	}, version: 100}
 	return f
@@ -98,7 +99,7 @@ type bench struct {
 func newBench(t *testing.T, standalone bool) *bench {
 	b := &bench{t: t, api: newFakeAPI(), now: time.Date(2026, 3, 10, 8, 0, 0, 0, time.UTC)}
 	b.Agent = &Agent{
-		Config: Config{Node: "n1", BootID: "b1", Identity: "me", Standalone: standalone, Condition: readiness.DefaultCondition, Settle: time.Second, HeldWarning: time.Minute},
+		Config: Config{Node: "n1", BootID: "b1", Identity: "me", Standalone: standalone, Taint: readiness.DefaultTaint, Condition: readiness.DefaultCondition, Settle: time.Second, HeldWarning: time.Minute},
 		API:    b.api, Log: slog.New(slog.NewTextHandler(&b.log, nil)), Now: func() time.Time { return b.now },
 	}
 	b.said, b.started, b.choice = map[string]string{}, b.now.Add(-time.Hour), kubelet.NewChoice("socket")
@@ -274,5 +275,29 @@ func TestHeld(t *testing.T) {
 	b.turn(time.Hour)
 	if len(b.api.events) != 1 || !strings.Contains(b.api.events[0].Message, "edge/a") {
 		t.Errorf("Events: %+v", b.api.events)
+	}
+}
+
+// A node that registered without the taint is told about once, in the log and an Event; not after it was judged, when the
+// taint is gone by right, and not by an agent that judges nothing.
+func TestNoTaint(t *testing.T) {
+	for _, standalone := range []bool{true, false} {
+		b := newBench(t, standalone)
+		b.api.touch(func(n *corev1.Node) { n.Spec.Taints = nil })
+		b.know()
+		b.turn(0)
+		b.turn(time.Minute)
+		b.Agent.said = map[string]string{} // an agent that starts anew
+		b.turn(time.Minute)
+		want := 0
+		if standalone {
+			want = 1
+		}
+		if len(b.api.events) != want || strings.Count(b.log.String(), NoReadinessTaint) != want {
+			t.Fatalf("standalone %t: Events %+v, log %s", standalone, b.api.events, b.log.String())
+		}
+		if standalone && (!strings.Contains(b.api.events[0].Message, readiness.DefaultTaint.String()) || b.api.events[0].Reason != NoReadinessTaint) {
+			t.Errorf("the Event is %+v", b.api.events[0])
+		}
 	}
 }

@@ -13,11 +13,15 @@ import (
 	"github.com/rollcall-dev/rollcall/readiness"
 )
 
+// NoReadinessTaint is the reason of the Event on a Node that nothing held.
+const NoReadinessTaint = "NoReadinessTaint"
+
 // release makes the Node's condition say what holds, and returns when to look again.
 func (a *Agent) release(ctx context.Context, expected readiness.Expected, now time.Time) (time.Duration, error) {
 	if on := a.node.Status.NodeInfo.BootID; expected.Unknown == "" && on != a.BootID {
 		expected = readiness.Expected{Unknown: fmt.Sprintf("the Node shows boot %q, this machine is in boot %q", on, a.BootID)}
 	}
+	a.warnOfNoTaint(ctx)
 	result := readiness.Evaluate(a.node, expected, a.pods)
 	// All mirrors must have stood for a while.
 	if wait := a.settling.Wait(result, a.Settle, now); wait > 0 {
@@ -50,6 +54,17 @@ func (a *Agent) release(ctx context.Context, expected readiness.Expected, now ti
 	a.see(node)
 	a.Log.Info("condition written", "status", condition.Status, "reason", condition.Reason, "message", condition.Message)
 	return next, nil
+}
+
+// warnOfNoTaint says once that the Node was made without the taint: pods may have been placed on it already. A kubelet
+// gives it only when it makes the Node (facts/static-pods.md section 7, row 39). A Node that bears the condition was judged
+// before, and released.
+func (a *Agent) warnOfNoTaint(ctx context.Context) {
+	if a.Taint.On(a.node) || readiness.ConditionOf(a.node, a.Condition) != nil {
+		return
+	}
+	a.tell(ctx, NoReadinessTaint, fmt.Sprintf("the node registered without the taint %s: nothing held pods back while its static pods were not on the books; "+
+		"give it in registerWithTaints of the kubelet's configuration, or in startupTaints of Karpenter's NodePool", a.Taint))
 }
 
 // warnOfHolding says once, in an Event, that the node has been held for long, and returns when that is due.

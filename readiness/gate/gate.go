@@ -29,7 +29,7 @@ const expects = "expects"
 // Options are what a user chooses of the gate.
 type Options struct {
 	// Taint is what holds a node.
-	Taint Taint
+	Taint readiness.Taint
 	// Condition is the type of the Node's condition.
 	Condition string
 	// Settle is how long all mirrors must have stood before the condition is True.

@@ -70,7 +70,7 @@ func (g *Gate) release(lead context.Context, node *corev1.Node, w *watch, result
 			"uid": node.UID, "resourceVersion": node.ResourceVersion,
 			"annotations": map[string]string{domain.Released: string(node.UID)},
 		},
-		"spec": map[string]any{"taints": g.options.Taint.without(node)},
+		"spec": map[string]any{"taints": g.options.Taint.Without(node)},
 	})
 	if err != nil {
 		return node, fmt.Errorf("encoding the release of node %s: %w", node.Name, err)

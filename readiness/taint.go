@@ -1,4 +1,4 @@
-package gate
+package readiness
 
 import (
 	"fmt"
@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/rollcall-dev/rollcall/readiness"
 )
 
 // A Taint is one by key and effect; its value plays no part, as with the Node Readiness Controller (facts/static-pods.md
@@ -19,9 +17,9 @@ type Taint struct {
 }
 
 // DefaultTaint is that of the Node Readiness Controller's published rule (deploy/readiness-rule.yaml).
-var DefaultTaint = Taint{readiness.TaintKey, corev1.TaintEffectNoSchedule}
+var DefaultTaint = Taint{TaintKey, corev1.TaintEffectNoSchedule}
 
-const taintForm = "the form is key[=value][:effect], for example " + readiness.TaintKey + ":NoSchedule; the value is not looked at"
+const taintForm = "the form is key[=value][:effect], for example " + TaintKey + ":NoSchedule; the value is not looked at"
 
 // ParseTaint reads key[=value][:effect]. The effect is NoSchedule where none is given.
 func ParseTaint(text string) (Taint, error) {
@@ -49,7 +47,7 @@ func (t Taint) On(node *corev1.Node) bool { return slices.ContainsFunc(node.Spec
 
 func (t Taint) is(other corev1.Taint) bool { return other.Key == t.Key && other.Effect == t.Effect }
 
-// without is the node's taints but this one.
-func (t Taint) without(node *corev1.Node) []corev1.Taint {
+// Without is the node's taints but this one.
+func (t Taint) Without(node *corev1.Node) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(node.Spec.Taints), t.is)
 }
