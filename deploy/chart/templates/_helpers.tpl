@@ -5,7 +5,6 @@ app.kubernetes.io/name: rollcall
 app.kubernetes.io/component: {{ index . 1 }}
 app.kubernetes.io/part-of: rollcall
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 {{- with $root.Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
