@@ -1,0 +1,246 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// script answers runs of keys one after the other, each after it took a second.
+type script struct {
+	answers []answer
+	order   []string // the names of the keys, as they were run
+}
+
+type answer struct {
+	again time.Duration
+	err   error
+}
+
+func (s *script) Listen() (remove func(), err error)            { return func() {}, nil }
+func (s *script) Serve(_ context.Context, told <-chan struct{}) { <-told }
+
+func (s *script) Reconcile(_ context.Context, key Key) (again time.Duration, err error) {
+	s.order = append(s.order, key.Name)
+	time.Sleep(time.Second)
+	if len(s.answers) == 0 {
+		return 0, nil
+	}
+	next := s.answers[0]
+	s.answers = s.answers[1:]
+	return next.again, next.err
+}
+
+// run works with one worker until the test's end, within a bubble of fake time.
+func run(t *testing.T, q *Queue) {
+	stop, ran := make(chan struct{}), make(chan error, 1)
+	go func() { ran <- q.Run(t.Context(), stop, 1) }()
+	t.Cleanup(func() {
+		close(stop)
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// view is the one key that the queue knows.
+func view(t *testing.T, q *Queue) KeyView {
+	t.Helper()
+	synctest.Wait()
+	views := q.Changes(0).Views
+	if len(views) != 1 {
+		t.Fatalf("%d keys are known, want one", len(views))
+	}
+	return views[0]
+}
+
+// TestLifeOfAKey follows one key through all states.
+func TestLifeOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("refused")
+		s := &script{answers: []answer{{err: refused}, {err: refused}, {again: time.Minute}, {}}}
+		q := New(Options{})
+		q.Handle(s, "k")
+		start := time.Now()
+		key := stormKey(1)
+		q.AddRanked(key, Rank{Class: Pending})
+		q.Add(key)
+		at := func(step string, want KeyView) {
+			t.Helper()
+			want.Key, want.Rank = key, Rank{Class: Pending}
+			if got := view(t, q); got != want {
+				t.Errorf("%s, after %v:\n%+v, want\n%+v", step, time.Since(start), got, want)
+			}
+		}
+		at("asked for twice", KeyView{State: Queued, Since: start, Added: 1, DedupedQueued: 1})
+
+		run(t, q)
+		at("taken", KeyView{State: Running, Since: start, Added: 1, DedupedQueued: 1, Started: 1})
+		failed := KeyView{State: BackingOff, Since: start.Add(time.Second), Until: start.Add(time.Second + firstRetry), Added: 1, DedupedQueued: 1,
+			Started: 1, Failed: 1, Failures: 1, LastError: "refused", LastDuration: time.Second}
+		time.Sleep(time.Second)
+		at("failed", failed)
+
+		again := start.Add(time.Second + firstRetry)
+		time.Sleep(firstRetry)
+		running := failed
+		running.State, running.Since, running.Until, running.Added, running.Started = Running, again, time.Time{}, 2, 2
+		at("tried again", running)
+		time.Sleep(time.Second)
+		failed = running
+		failed.State, failed.Since, failed.Until = BackingOff, again.Add(time.Second), again.Add(time.Second+2*firstRetry)
+		failed.Failed, failed.Failures = 2, 2
+		at("failed again", failed)
+
+		again = failed.Until
+		q.AddAfter(key, time.Hour) // the retry is before that
+		at("asked for later than that", failed)
+		time.Sleep(2*firstRetry + time.Second)
+		waits := failed
+		waits.State, waits.Since, waits.Until, waits.Added, waits.Started, waits.Failures = Waiting, again.Add(time.Second), again.Add(time.Second+time.Minute), 3, 3, 0
+		at("it worked", waits)
+
+		q.Add(key)
+		runs := waits
+		runs.State, runs.Since, runs.Added, runs.Started = Running, time.Now(), 4, 4
+		at("asked for while it waits", runs)
+		q.Add(key)
+		runs.Again, runs.Added = true, 5
+		at("asked for while it runs", runs)
+		q.Add(key)
+		runs.DedupedRunning = 1
+		at("asked for twice while it runs", runs)
+		time.Sleep(2 * time.Minute)
+		ended := waits.Until.Add(time.Second) // a minute later its time had come
+		at("at rest", KeyView{State: Idle, Since: ended, Added: 6, DedupedQueued: 1, DedupedRunning: 1, Started: 6,
+			Failed: 2, LastError: "refused", LastDuration: time.Second})
+	})
+}
+
+// TestTheMostUrgentIsNext has a single worker busy while keys of all ranks come.
+func TestTheMostUrgentIsNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{}
+		q := New(Options{})
+		q.Handle(s, "k")
+		run(t, q)
+		add := func(name string, rank Rank) { q.AddRanked(Key{Kind: "k", Name: name}, rank) }
+		add("first", Rank{})
+		synctest.Wait()
+		q.Add(Key{Kind: "k", Name: "rest"})
+		add("pending", Rank{Class: Pending})
+		add("in an hour", Rank{Class: Committed, Kill: time.Now().Add(time.Hour)})
+		add("in a minute", Rank{Class: Committed, Kill: time.Now().Add(time.Minute)})
+		add("now", Rank{Class: Committed})
+		q.Rank(Key{Kind: "k", Name: "in an hour"}, Rank{Class: Committed, Kill: time.Now().Add(time.Second)}) // another deadline became known
+		q.Rank(Key{Kind: "k", Name: "nobody"}, Rank{Class: Committed})
+		time.Sleep(10 * time.Second)
+		if got, want := strings.Join(s.order, ", "), "first, now, in an hour, in a minute, pending, rest"; got != want {
+			t.Errorf("the order was %s, want %s", got, want)
+		}
+	})
+}
+
+func TestErrorsAreShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []answer{{err: errors.New("x" + strings.Repeat("é", 1000))}}}
+		q := New(Options{})
+		q.Handle(s, "k")
+		run(t, q)
+		q.Add(stormKey(1))
+		time.Sleep(time.Second)
+		if got := view(t, q).LastError; len(got) != lastErrorBytes-1 || !utf8.ValidString(got) {
+			t.Errorf("the last error has %d bytes, valid %t, want %d and no half a letter", len(got), utf8.ValidString(got), lastErrorBytes-1)
+		}
+	})
+}
+
+// counted is a metric of any sort that counts its calls.
+type counted struct {
+	inc, dec, observed int
+	set                float64
+}
+
+func (c *counted) Inc()            { c.inc++ }
+func (c *counted) Dec()            { c.dec++ }
+func (c *counted) Set(v float64)   { c.set = max(c.set, v) }
+func (c *counted) Observe(float64) { c.observed++ }
+
+// provider has one metric of each name of the queue's, and no other.
+type provider struct {
+	t                                                            *testing.T
+	depth, adds, latency, duration, unfinished, longest, retries counted
+}
+
+func (p *provider) of(queue string, c *counted) *counted {
+	if queue != "nodes" {
+		p.t.Errorf("a metric of the queue %q", queue)
+	}
+	return c
+}
+
+func (p *provider) NewDepthMetric(n string) workqueue.GaugeMetric       { return p.of(n, &p.depth) }
+func (p *provider) NewAddsMetric(n string) workqueue.CounterMetric      { return p.of(n, &p.adds) }
+func (p *provider) NewLatencyMetric(n string) workqueue.HistogramMetric { return p.of(n, &p.latency) }
+func (p *provider) NewWorkDurationMetric(n string) workqueue.HistogramMetric {
+	return p.of(n, &p.duration)
+}
+func (p *provider) NewRetriesMetric(n string) workqueue.CounterMetric { return p.of(n, &p.retries) }
+func (p *provider) NewUnfinishedWorkSecondsMetric(n string) workqueue.SettableGaugeMetric {
+	return p.of(n, &p.unfinished)
+}
+func (p *provider) NewLongestRunningProcessorSecondsMetric(n string) workqueue.SettableGaugeMetric {
+	return p.of(n, &p.longest)
+}
+
+// TestTheWorkqueuesMetricsAreKept compares client-go's own metrics with what was done.
+func TestTheWorkqueuesMetricsAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &provider{t: t}
+		s := &script{answers: []answer{{err: errors.New("refused")}}}
+		q := New(Options{Metrics: p})
+		q.Handle(s, "k")
+		run(t, q)
+		q.Add(stormKey(1))
+		q.Add(stormKey(2))
+		q.AddAfter(stormKey(2), time.Minute)
+		q.AddAfter(stormKey(2), time.Hour) // comes to nothing, and is counted as client-go counts it
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		total := q.Totals()
+		if p.adds.inc != 3 || total.Added != 3 || p.depth.inc != 3 || p.depth.dec != 3 || p.latency.observed != 3 || p.duration.observed != 3 {
+			t.Errorf("%+v, want 3 of each", p)
+		}
+		if p.retries.inc != 3 {
+			t.Errorf("%d retries, want 3", p.retries.inc)
+		}
+		if p.unfinished.set < 0.5 || p.longest.set < 0.5 {
+			t.Errorf("unfinished work of %v s, the longest %v s, want half a second or more", p.unfinished.set, p.longest.set)
+		}
+	})
+}
+
+// TestNothingIsAddedAfterTheEnd adds keys to a queue that was stopped: client-go drops them, and so does the record.
+func TestNothingIsAddedAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{}
+		q := New(Options{})
+		q.Handle(s, "k")
+		stop := make(chan struct{})
+		close(stop)
+		q.Add(stormKey(1))
+		if err := q.Run(t.Context(), stop, 1); err != nil {
+			t.Error(err)
+		}
+		q.Add(stormKey(2))
+		if total := q.Totals(); total.Known != 1 || total.Added != 1 || total.Done != 1 || len(s.order) != 0 {
+			t.Errorf("%+v and runs of %v, want one key that is handed out and dropped", total, s.order)
+		}
+	})
+}
