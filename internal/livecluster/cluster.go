@@ -221,33 +221,6 @@ func (c *Cluster) run(ctx context.Context, args ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// Writes returns how many write requests the API server has answered so far for clients whose user agent begins with
-// userAgent, by "verb resource[/subresource]", as its audit log has them.
-func (c *Cluster) Writes(userAgent string) (map[string]int, error) {
-	file, err := os.Open(c.auditLog)
-	if err != nil {
-		return nil, fmt.Errorf("opening the audit log: %w", err)
-	}
-	defer file.Close()
-	writes := map[string]int{}
-	decoder := json.NewDecoder(bufio.NewReader(file))
-	for {
-		var event struct {
-			Stage, Verb, UserAgent string
-			ObjectRef              struct{ Resource, Subresource string }
-		}
-		if err := decoder.Decode(&event); err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
-			return writes, nil // the last line may be half written
-		} else if err != nil {
-			return nil, fmt.Errorf("reading the audit log: %w", err)
-		}
-		if event.Stage != "ResponseComplete" || !strings.HasPrefix(event.UserAgent, userAgent) {
-			continue
-		}
-		writes[strings.TrimSuffix(event.Verb+" "+event.ObjectRef.Resource+"/"+event.ObjectRef.Subresource, "/")]++
-	}
-}
-
 // OptimisedEnv, when not empty, makes Shared run a control plane that was built with optimisation.
 const OptimisedEnv = "ROLLCALL_CLUSTER_OPTIMISED"
 

@@ -1,0 +1,373 @@
+package gate_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rollcall-dev/rollcall/internal/informers"
+	"github.com/rollcall-dev/rollcall/internal/livecluster"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/queue"
+	"github.com/rollcall-dev/rollcall/readiness"
+	"github.com/rollcall-dev/rollcall/readiness/gate"
+)
+
+// patience bounds every wait: a loaded machine may be slow, and a test that holds does not wait.
+const patience = time.Minute
+
+// boot is the boot id of the lab's nodes.
+const boot = "boot-1"
+
+// A lab is a namespace on the shared control plane. Its nodes have no machines: the test is their kubelet and their agent.
+type lab struct {
+	testing.TB
+	cluster   *livecluster.Cluster
+	client    kubernetes.Interface
+	namespace string
+}
+
+func newLab(t testing.TB) *lab {
+	t.Helper()
+	l := &lab{TB: t, cluster: livecluster.Shared(t)}
+	l.client = kubernetes.NewForConfigOrDie(l.cluster.Config())
+	l.namespace = l.newNamespace("lab-")
+	return l
+}
+
+func (l *lab) newNamespace(prefix string) string {
+	l.Helper()
+	namespace, err := l.client.CoreV1().Namespaces().Create(l.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}, metav1.CreateOptions{})
+	l.must(err)
+	l.Cleanup(func() {
+		zero, ctx := int64(0), context.Background()
+		_ = l.client.CoreV1().Pods(namespace.Name).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &zero}, metav1.ListOptions{})
+		_ = l.client.CoreV1().Namespaces().Delete(ctx, namespace.Name, metav1.DeleteOptions{})
+	})
+	return namespace.Name
+}
+
+func (l *lab) must(err error) {
+	l.Helper()
+	if err != nil {
+		l.Fatal(err)
+	}
+}
+
+func (l *lab) eventually(what string, condition func(context.Context) (bool, error)) {
+	l.Helper()
+	if err := wait.PollUntilContextTimeout(l.Context(), 20*time.Millisecond, patience, true, condition); err != nil {
+		l.Fatalf("%s: %v", what, err)
+	}
+}
+
+// A running gate, in this process.
+type running struct {
+	agent   string // its user agent, which no other has
+	seen    *diary
+	metrics *metrics.Metrics
+	// stop ends it as SIGTERM does, depose as the loss of the Lease.
+	stop, depose func()
+}
+
+// A diary is an Observer that remembers.
+type diary struct {
+	mu        sync.Mutex
+	sights    map[string]gate.Sight // the last of each node
+	looks     map[string]int
+	decisions []gate.Decision
+	left      []string
+}
+
+func (d *diary) Seen(s gate.Sight) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sights[s.Node.Name] = s
+	d.looks[s.Node.Name]++
+}
+
+func (d *diary) Left(node string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.left = append(d.left, node)
+}
+
+func (d *diary) Decided(decision gate.Decision) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.decisions = append(d.decisions, decision)
+}
+
+// decided counts the decisions of one kind about a node.
+func (d *diary) decided(node, what string) (count int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, decision := range d.decisions {
+		if decision.Node == node && decision.What == what {
+			count++
+		}
+	}
+	return count
+}
+
+func (d *diary) looked(node string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.looks[node]
+}
+
+// start runs a gate with the defaults, changed by configure, and returns when its caches are synced.
+func (l *lab) start(configure func(*gate.Options, *rest.Config)) *running {
+	l.Helper()
+	config := l.cluster.Config()
+	config.UserAgent = fmt.Sprintf("rollcall-gate/%s-%d", l.namespace, time.Now().UnixNano())
+	r := &running{
+		agent: config.UserAgent, seen: &diary{sights: map[string]gate.Sight{}, looks: map[string]int{}},
+		metrics: metrics.New("", nil, func(string) bool { return false }),
+	}
+	options := gate.Options{
+		Taint: readiness.DefaultTaint, Condition: readiness.DefaultCondition, Settle: time.Second, HeldWarning: 5 * time.Minute,
+		Queue: queue.New(queue.Options{}), Identity: "test", Observer: r.seen, Metrics: r.metrics,
+	}
+	if configure != nil {
+		configure(&options, config)
+	}
+	clients := informers.Clients{
+		Typed: kubernetes.NewForConfigOrDie(config), Dynamic: dynamic.NewForConfigOrDie(config), Metadata: metadata.NewForConfigOrDie(config),
+	}
+	set, err := informers.New(clients, informers.Options{})
+	l.must(err)
+	_, err = gate.New(clients.Typed, set, options)
+	l.must(err)
+	l.work(r, set, options.Queue)
+	return r
+}
+
+// work runs the queue until the gate is stopped or deposed, once.
+func (l *lab) work(r *running, set *informers.Set, keys *queue.Queue) {
+	l.Helper()
+	background, end := context.WithCancel(context.Background())
+	lead, lose := context.WithCancel(background)
+	told := make(chan struct{})
+	var going sync.WaitGroup
+	going.Go(func() { set.Run(background) })
+	if !cache.WaitForCacheSync(l.Context().Done(), set.Synced) {
+		l.Fatal("the caches did not sync")
+	}
+	worked := make(chan error, 1)
+	go func() { worked <- keys.Run(lead, told, 4) }()
+	var once sync.Once
+	finish := func(stop func()) {
+		once.Do(func() {
+			stop()
+			if err := <-worked; err != nil {
+				l.Errorf("the gate ended with %v", err)
+			}
+			end()
+			going.Wait()
+			lose()
+		})
+	}
+	r.stop = func() { finish(func() { close(told) }) }
+	r.depose = func() { finish(lose) }
+	l.Cleanup(r.stop)
+}
+
+// A node is a Node without a machine.
+type node struct {
+	*lab
+	name string
+}
+
+// node makes a Node that bears the readiness taint.
+func (l *lab) node(suffix string, change ...func(*corev1.Node)) *node {
+	l.Helper()
+	n := &node{l, l.namespace + "-" + suffix}
+	n.create(change...)
+	return n
+}
+
+func (n *node) create(change ...func(*corev1.Node)) {
+	n.Helper()
+	object := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.name},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: readiness.TaintKey, Value: "pending", Effect: corev1.TaintEffectNoSchedule}}},
+	}
+	for _, c := range change {
+		c(object)
+	}
+	_, err := n.client.CoreV1().Nodes().Create(n.Context(), object, metav1.CreateOptions{})
+	n.must(err)
+	n.boot(boot)
+	n.Cleanup(func() { _ = n.client.CoreV1().Nodes().Delete(context.Background(), n.name, metav1.DeleteOptions{}) })
+}
+
+// boot is the machine's boot, as its kubelet tells.
+func (n *node) boot(id string) {
+	n.Helper()
+	// Without a kubelet the node would be taken for a dead one.
+	n.patch(`{"status":{"nodeInfo":{"bootID":"`+id+`"},"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":"2100-01-01T00:00:00Z"}]}}`, "status")
+}
+
+func (n *node) patch(patch string, subresources ...string) {
+	n.Helper()
+	_, err := n.client.CoreV1().Nodes().Patch(n.Context(), n.name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"}, subresources...)
+	n.must(err)
+}
+
+func (n *node) get() *corev1.Node {
+	n.Helper()
+	object, err := n.client.CoreV1().Nodes().Get(n.Context(), n.name, metav1.GetOptions{})
+	n.must(err)
+	return object
+}
+
+// expect publishes the static pods, by the lab's name for them and their hash.
+func (n *node) expect(hashes map[string]string) { n.Helper(); n.publish(boot, hashes) }
+
+func (n *node) publish(bootID string, hashes map[string]string) {
+	n.Helper()
+	n.must(n.tryPublish(n.Context(), bootID, hashes))
+}
+
+func (n *node) tryPublish(ctx context.Context, bootID string, hashes map[string]string) error {
+	expected := readiness.Expected{Source: "test", BootID: bootID, Observed: time.Now()}
+	for _, name := range slices.Sorted(maps.Keys(hashes)) {
+		expected.Pods = append(expected.Pods, readiness.StaticPod{
+			Namespace: n.namespace, Name: n.pod(name), Hash: hashes[name], CPU: resource.MustParse("100m"), Memory: resource.MustParse("0"),
+		})
+	}
+	value, err := expected.Encode("test")
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{readiness.StaticPodsAnnotation: value}}})
+	if err != nil {
+		return err
+	}
+	_, err = n.client.CoreV1().Nodes().Patch(ctx, n.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "rollcall-agent"})
+	return err
+}
+
+func (n *node) pod(name string) string { return name + "-" + n.name }
+
+// mirror makes the mirror of a static pod.
+func (n *node) mirror(name, hash string, change ...func(*corev1.Pod)) *corev1.Pod {
+	n.Helper()
+	pod, err := n.client.CoreV1().Pods(n.namespace).Create(n.Context(), n.mirrorOf(n.get().UID, name, hash, change...), metav1.CreateOptions{})
+	n.must(err)
+	return pod
+}
+
+func (n *node) mirrorOf(owner types.UID, name, hash string, change ...func(*corev1.Pod)) *corev1.Pod {
+	isController := true
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: n.namespace, Name: n.pod(name),
+			Annotations:     map[string]string{corev1.MirrorPodAnnotationKey: hash},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.name, UID: owner, Controller: &isController}},
+		},
+		Spec: corev1.PodSpec{NodeName: n.name, Containers: []corev1.Container{{
+			Name: "c", Image: "i:1", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m")}},
+		}}},
+	}
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+// unmirror removes a pod from the API at once.
+func (n *node) unmirror(name string) {
+	n.Helper()
+	zero := int64(0)
+	err := n.client.CoreV1().Pods(n.namespace).Delete(n.Context(), n.pod(name), metav1.DeleteOptions{GracePeriodSeconds: &zero})
+	if !apierrors.IsNotFound(err) {
+		n.must(err)
+	}
+}
+
+// becomes waits for the condition and returns it.
+func (n *node) becomes(status corev1.ConditionStatus, reason string) corev1.NodeCondition {
+	n.Helper()
+	var found corev1.NodeCondition
+	n.eventually(fmt.Sprintf("%s becomes %s %s", n.name, status, reason), func(ctx context.Context) (bool, error) {
+		object, err := n.client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		c := readiness.ConditionOf(object, readiness.DefaultCondition)
+		if c == nil || c.Status != status || c.Reason != reason {
+			return false, nil
+		}
+		found = *c
+		return true, nil
+	})
+	return found
+}
+
+// history follows the status and reason of a node's condition, and its taint.
+type history struct {
+	mu     sync.Mutex
+	states []string
+}
+
+func (n *node) follow() *history {
+	n.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	w, err := n.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + n.name})
+	n.must(err)
+	h := &history{}
+	var following sync.WaitGroup
+	following.Go(func() {
+		for event := range w.ResultChan() {
+			object, ok := event.Object.(*corev1.Node)
+			if !ok {
+				continue
+			}
+			state := "none"
+			if c := readiness.ConditionOf(object, readiness.DefaultCondition); c != nil {
+				state = string(c.Status) + " " + c.Reason
+			}
+			h.mu.Lock()
+			if len(h.states) == 0 || h.states[len(h.states)-1] != state {
+				h.states = append(h.states, state)
+			}
+			h.mu.Unlock()
+		}
+	})
+	n.Cleanup(func() {
+		cancel()
+		following.Wait()
+	})
+	return h
+}
+
+func (h *history) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.states)
+}
+
+// roundTripper is a function as a transport.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
