@@ -23,17 +23,9 @@ const name = "nodes" // in the metrics
 // newLayers makes client-go's queue. The clock and the metrics are given to every layer: none passes them on to one that
 // is wrapped.
 func newLayers(o Options, recorder *recorder) workqueue.TypedRateLimitingInterface[Key] {
-	hooks := &hooks{recorder: recorder}
-	inner := &keys{hooks: hooks, recorder: recorder, TypedInterface: workqueue.NewTypedWithConfig(
-		workqueue.TypedQueueConfig[Key]{Name: name, MetricsProvider: o.Metrics, Clock: o.Clock, Queue: hooks})}
-	delayed := &delays{keys: inner, recorder: recorder, TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(
-		workqueue.TypedDelayingQueueConfig[Key]{Name: name, MetricsProvider: o.Metrics, Clock: o.Clock, Queue: inner})}
-	if o.Metrics != nil {
-		delayed.retries = o.Metrics.NewRetriesMetric(name)
-	}
 	limited := limiter{workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry), recorder}
-	return workqueue.NewTypedRateLimitingQueueWithConfig[Key](limited,
-		workqueue.TypedRateLimitingQueueConfig[Key]{Name: name, MetricsProvider: o.Metrics, Clock: o.Clock, DelayingQueue: delayed})
+	return workqueue.NewTypedRateLimitingQueueWithConfig[Key](limited, workqueue.TypedRateLimitingQueueConfig[Key]{
+		Name: name, MetricsProvider: o.Metrics, Clock: o.Clock, DelayingQueue: newDelays(o, newKeys(o, recorder))})
 }
 
 // limiter hears of failures and of the end of them.
@@ -59,6 +51,15 @@ type delays struct {
 	keys     *keys
 	recorder *recorder
 	retries  workqueue.CounterMetric // nil counts for nobody
+}
+
+func newDelays(o Options, keys *keys) *delays {
+	d := &delays{keys: keys, recorder: keys.recorder, TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(
+		workqueue.TypedDelayingQueueConfig[Key]{Name: name, MetricsProvider: o.Metrics, Clock: o.Clock, Queue: keys})}
+	if o.Metrics != nil {
+		d.retries = o.Metrics.NewRetriesMetric(name)
+	}
+	return d
 }
 
 // Add passes by the delaying queue's own, so that keys.Add is called by the waiting loop alone.
@@ -93,6 +94,12 @@ type keys struct {
 
 	ops    sync.Mutex
 	closed bool // guarded by ops
+}
+
+func newKeys(o Options, recorder *recorder) *keys {
+	hooks := &hooks{recorder: recorder}
+	return &keys{hooks: hooks, recorder: recorder, TypedInterface: workqueue.NewTypedWithConfig(
+		workqueue.TypedQueueConfig[Key]{Name: name, MetricsProvider: o.Metrics, Clock: o.Clock, Queue: hooks})}
 }
 
 // Add is called by the waiting loop, when the time has come that a key waited for.

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 )
 
 // script answers runs of keys one after the other, each after it took a second.
@@ -241,6 +243,39 @@ func TestNothingIsAddedAfterTheEnd(t *testing.T) {
 		q.Add(stormKey(2))
 		if total := q.Totals(); total.Known != 1 || total.Added != 1 || total.Done != 1 || len(s.order) != 0 {
 			t.Errorf("%+v and runs of %v, want one key that is handed out and dropped", total, s.order)
+		}
+	})
+}
+
+// TestNoKeyWaitsUnseen asks for a key at a later time at the moment when its first time has come and is not noted yet: what
+// is shown to be idle must not come back by itself (the interleaving above AddAfter).
+func TestNoKeyWaitsUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recorder := newRecorder(clock.RealClock{})
+		o := Options{Clock: clock.RealClock{}}
+		inner := newKeys(o, recorder)
+		q := newDelays(o, inner)
+		defer q.ShutDown()
+		key := stormKey(1)
+		q.AddAfter(key, time.Second)
+		synctest.Wait()
+		inner.ops.Lock() // the waiting loop gets as far as this
+		time.Sleep(time.Second)
+		for range 1000 {
+			runtime.Gosched()
+		}
+		q.AddAfter(key, time.Minute)
+		inner.ops.Unlock()
+		synctest.Wait()
+		got, _ := q.Get()
+		q.Done(got)
+		if total := recorder.total(); total.Known != 1 || total.Waiting != 0 || total.Done != 1 {
+			t.Errorf("%+v, want one key at rest", total)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if total := recorder.total(); total.Added != 1 {
+			t.Errorf("%+v: the key came back", total)
 		}
 	})
 }
