@@ -48,7 +48,7 @@ func (b *Binaries) Controller(ctx context.Context, cluster *livecluster.Cluster,
 		return nil, err
 	}
 	usual := []string{"--kubeconfig", cluster.Kubeconfig(), "--health-address", health, "--leader-elect-namespace", "kube-system"}
-	p, err := b.start(Controller, Controller, append(usual, flags...)...)
+	p, err := b.Start(Controller, Controller, append(usual, flags...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (b *Binaries) Agent(cluster *livecluster.Cluster, machine *livecluster.Mach
 		"--node-name", machine.Name, "--kubeconfig", cluster.Kubeconfig(), "--boot-id-file", boot,
 		"--pods-api-socket", filepath.Join(machine.Root, "pods-api", "pods-api.sock"), "--manifests", machine.StaticPods,
 	}
-	return b.start(Agent, name, append(usual, flags...)...)
+	return b.Start(Agent, name, append(usual, flags...)...)
 }
 
 // Ask runs the plugin to its end and returns what it prints.

@@ -17,8 +17,8 @@ type Program struct {
 	done chan struct{} // closed once it has ended
 }
 
-// start runs the binary of that name with its output in a log of its own.
-func (b *Binaries) start(binary, name string, args ...string) (*Program, error) {
+// Start runs the program with its output in a log of that name, and waits for nothing.
+func (b *Binaries) Start(binary, name string, args ...string) (*Program, error) {
 	p := &Program{name: name, log: filepath.Join(b.Dir, name+".log"), done: make(chan struct{})}
 	log, err := os.Create(p.log)
 	if err != nil {
@@ -57,9 +57,18 @@ func (p *Program) Stop() {
 	<-p.done
 }
 
+// Said returns all that the program has printed so far.
+func (p *Program) Said() (string, error) {
+	words, err := os.ReadFile(p.log)
+	if err != nil {
+		return "", fmt.Errorf("reading what %s said: %w", p.name, err)
+	}
+	return string(words), nil
+}
+
 // Explain adds the program's own words to an error that it may have caused.
 func (p *Program) Explain(err error) error {
-	words, readErr := os.ReadFile(p.log)
+	words, readErr := p.Said()
 	if err == nil || readErr != nil {
 		return err
 	}

@@ -1,0 +1,266 @@
+package proof
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/rollcall-dev/rollcall/internal/liverollcall"
+)
+
+// withController has every right that a value of the chart adds to the controller, and a person.
+const withController = `
+controller:
+  mark: [Lost, Stranded]
+  ownerKinds: [{group: example.com, kind: Widget, resource: widgets}]
+  releaseTaint: true
+rbac:
+  viewers: [{kind: ServiceAccount, name: person, namespace: default}]
+`
+
+// withoutController lets the agents write the condition.
+const withoutController = `
+controller: {mode: None}
+agent: {standalone: true}
+`
+
+// controllerFlags go with withController, and make that happen within seconds for which days and thousands are usual.
+var controllerFlags = []string{
+	"--mark=Lost,Stranded", "--owner-kinds=example.com/Widget", "--release-taint", "--held-warning=1s", "--losses-per-namespace=1",
+	"--leader-elect-namespace=" + system, "--leader-elect-retry-period=200ms", "--health-address=127.0.0.1:0",
+}
+
+// startController starts the first controller of the cluster: it makes the Lease.
+func (o *occasion) startController(kubeconfig string) *liverollcall.Program {
+	o.Helper()
+	err := o.client.CoordinationV1().Leases(system).Delete(o.Context(), "rollcall-controller", metav1.DeleteOptions{})
+	if !apierrors.IsNotFound(err) {
+		o.must(err)
+	}
+	p, err := o.binaries.Start(liverollcall.Controller, "controller-of-"+o.namespace, append([]string{"--kubeconfig", kubeconfig}, controllerFlags...)...)
+	o.must(err)
+	o.Cleanup(p.Stop)
+	return p
+}
+
+// The controller does all its work with exactly its roles and policies: no request is refused, and no right is granted that
+// is not used. Twice, since there are two ways to fill a cache: API servers before 1.34 do not stream lists.
+func TestControllerNeedsItsRolesAndNoMore(t *testing.T) {
+	l := newLab(t, withController)
+	used := map[right]bool{}
+	for _, streams := range []string{"true", "false"} {
+		t.Setenv("KUBE_FEATURE_WatchListClient", streams)
+		o := l.newOccasion()
+		d, kubeconfig := l.through(l.bound(system, "rollcall-controller", home))
+		o.meetConflicts(d)
+		p := o.startController(kubeconfig)
+		o.allHappens()
+		p.Stop()
+		l.noneRefused("rollcall-controller", d)
+		for _, r := range d.used() {
+			used[r] = true
+		}
+	}
+	l.onlyUsed(used, l.rights("rollcall-controller"))
+}
+
+// meetConflicts has another writer come first: to a record that is about to be created, and to a Node.
+func (o *occasion) meetConflicts(d *door) {
+	d.once(right{"create", losses.Group, losses.Resource}, func(body []byte) {
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(body); err != nil {
+			o.Error(err)
+			return
+		}
+		if _, err := o.dynamic.Resource(losses).Namespace(object.GetNamespace()).Create(o.Context(), object, metav1.CreateOptions{}); err != nil {
+			o.Error(err)
+		}
+	})
+}
+
+// allHappens waits for everything that the controller does for the occasion.
+func (o *occasion) allHappens() {
+	o.Helper()
+	o.marked(o.namespace, "bare", "NoController")
+	for i := range owners {
+		o.marked(o.orphans(), fmt.Sprintf("of-%d", i), "OwnerGone")
+	}
+	o.marked(o.orphans(), "ghost", "NoController")
+	o.condition(o.nodeName("held"), corev1.ConditionFalse, "MirrorMissing", true)
+	o.condition(o.nodeName("free"), corev1.ConditionTrue, "NoStaticPods", false)
+	o.told(o.namespace, "bare", "WillBeLost")
+	o.told("default", o.nodeName("going"), "WillBeLost")
+	o.told("default", o.nodeName("held"), "StaticPodsNotMirrored")
+	o.recorded("bare", "Open")
+	o.must(o.dropPod(o.Context(), o.namespace, "bare"))
+	o.recorded("bare", "Closed")
+	o.told(o.namespace, "bare", "Lost")
+	o.pod(o.namespace, "next", "going")
+	o.recorded("next", "Open") // there is room for one
+}
+
+// told waits for an Event about the object.
+func (l *lab) told(namespace, object, reason string) {
+	l.Helper()
+	l.eventually(fmt.Sprintf("the Event %s on %s", reason, object), func(ctx context.Context) (bool, error) {
+		events, err := l.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + object + ",reason=" + reason})
+		return err == nil && len(events.Items) > 0, err
+	})
+}
+
+// The agent publishes with its roles and policies, and in the other form writes the condition.
+func TestAgentNeedsItsRolesAndNoMore(t *testing.T) {
+	for name, values := range map[string]string{"publisher": withController, "standalone": withoutController} {
+		t.Run(name, func(t *testing.T) {
+			l, standalone := newLab(t, values), name == "standalone"
+			used := map[right]bool{}
+			for _, streams := range []string{"true", "false"} {
+				t.Setenv("KUBE_FEATURE_WatchListClient", streams)
+				o := l.newArrival()
+				d, kubeconfig := l.through(l.bound(system, "rollcall-agent", o.nodeName("mine")))
+				p := o.startAgent(kubeconfig, standalone)
+				o.published("mine")
+				if standalone {
+					d.once(right{"patch", "", "nodes/status"}, func([]byte) { o.touch("mine") })
+					o.forgetCondition("mine")
+					l.condition(o.nodeName("mine"), corev1.ConditionTrue, "NoStaticPods", true)
+				}
+				o.forge("mine")
+				l.told("default", o.nodeName("mine"), "StaticPodsOverwritten")
+				o.published("mine")
+				p.Stop()
+				l.noneRefused("rollcall-agent, "+name, d)
+				for _, r := range d.used() {
+					used[r] = true
+				}
+			}
+			l.onlyUsed(used, l.rights("rollcall-agent"))
+		})
+	}
+}
+
+// The person asks everything, of a cluster in which there is something to answer.
+func TestPersonNeedsTheRolesAndNoMore(t *testing.T) {
+	l := newLab(t, withController)
+	l.install(person())
+	o := l.newOccasion()
+	d, kubeconfig := l.through(l.unbound("default", "person"))
+	for _, ask := range o.questions() {
+		if said := o.ask(kubeconfig, ask...); strings.Contains(said, "you may not") {
+			t.Errorf("%q says:\n%s", ask, said)
+		}
+	}
+	l.noneRefused("person", d)
+	used := map[right]bool{}
+	for _, r := range d.used() {
+		used[r] = true
+	}
+	l.onlyUsed(used, l.rights("rollcall-viewer"))
+}
+
+func person() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "person", "namespace": "default"},
+	}}
+}
+
+// questions are what a person asks, each a command line.
+func (o *occasion) questions() [][]string {
+	return [][]string{
+		{"check", "--all", "--owner-kinds=example.com/Widget"},
+		{"check", o.nodeName("going")},
+		{"mirrors", o.nodeName("held")},
+		{"losses"},
+	}
+}
+
+// ask runs the plugin to its end and returns all that it says.
+func (o *occasion) ask(kubeconfig string, args ...string) string {
+	o.Helper()
+	plugin := exec.CommandContext(o.Context(), filepath.Join(o.binaries.Dir, liverollcall.Plugin), append(args, "--kubeconfig", kubeconfig)...)
+	said, err := plugin.CombinedOutput()
+	if plugin.ProcessState == nil {
+		o.Fatal(err)
+	}
+	return string(said)
+}
+
+// noneRefused fails where the program was refused anything.
+func (l *lab) noneRefused(program string, d *door) {
+	l.Helper()
+	for _, q := range d.refused() {
+		l.Errorf("%s was refused: %s", program, q)
+	}
+	l.Logf("%s: %d requests, %d of them refused; rights used: %s", program, len(d.asked), len(d.refused()), join(d.used()))
+}
+
+func join(rights []right) string {
+	var names []string
+	for _, r := range rights {
+		names = append(names, r.String())
+	}
+	return strings.Join(names, ", ")
+}
+
+// rights are all that the chart's roles of that name grant.
+func (l *lab) rights(role string) map[right]bool {
+	l.Helper()
+	granted := map[right]bool{}
+	for _, object := range l.chart {
+		if object.GetName() != role {
+			continue
+		}
+		for _, rule := range rulesOf(l.T, object) {
+			for _, r := range rightsOf(rule) {
+				granted[r] = true
+			}
+		}
+	}
+	return granted
+}
+
+// rulesOf are the rules of a Role or a ClusterRole, none of anything else.
+func rulesOf(t *testing.T, object *unstructured.Unstructured) []rbacv1.PolicyRule {
+	t.Helper()
+	if !slices.Contains([]string{"Role", "ClusterRole"}, object.GetKind()) {
+		return nil
+	}
+	var role rbacv1.ClusterRole
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role); err != nil {
+		t.Fatal(err)
+	}
+	return role.Rules
+}
+
+func rightsOf(rule rbacv1.PolicyRule) (rights []right) {
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				rights = append(rights, right{verb, group, resource})
+			}
+		}
+	}
+	return rights
+}
+
+// onlyUsed fails where a right is granted that was not used.
+func (l *lab) onlyUsed(used, granted map[right]bool) {
+	l.Helper()
+	for _, r := range sorted(granted) {
+		if !used[r] {
+			l.Errorf("the right to %s is granted and not used", r)
+		}
+	}
+	l.Logf("%d rights granted, all used: %s", len(granted), join(sorted(granted)))
+}
