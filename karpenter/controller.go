@@ -15,6 +15,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/queue"
 	"github.com/rollcall-dev/rollcall/internal/refusals"
+	"github.com/rollcall-dev/rollcall/internal/stream"
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
 )
 
@@ -56,6 +57,8 @@ type Options struct {
 	Losses LossOptions
 	// Metrics count what the controller does; nil counts for nobody.
 	Metrics *metrics.Metrics
+	// Hub shows what the controller works out; nil shows it to nobody.
+	Hub *stream.Hub
 	// Clock is time.Now outside tests.
 	Clock func() time.Time
 }
@@ -74,6 +77,7 @@ type Controller struct {
 	recorder  recorder
 	tolds     tolds
 	reactions *reactions
+	show      *show
 
 	interruptions *interruptions
 
@@ -110,6 +114,7 @@ func New(clients informers.Clients, set *informers.Set, o Options) (*Controller,
 
 		tolds:     newTolds(),
 		reactions: newReactions(),
+		show:      newShow(o.Hub),
 	}
 	c.recorder = c.newRecorder()
 	o.Metrics.Count(metrics.Counts{RecordsDropped: c.recorder.Dropped, RecordsFailed: c.recorder.Failed})

@@ -132,7 +132,7 @@ func (c *Controller) tellLost(pod *corev1.Pod, marker Marker) {
 	if marker.Verdict != fate.Lost {
 		return
 	}
-	c.logDecision("a marked pod is lost", pod, marker, "lost")
+	c.logDecision("a marked pod is lost", pod, marker, "lost", "")
 	c.options.Metrics.Lost(string(marker.Verdict), string(marker.Reason), marker.Cause)
 	c.herald.lost(pod, marker)
 }

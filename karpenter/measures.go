@@ -8,6 +8,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/stream"
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
 )
 
@@ -50,7 +51,9 @@ func (c *Controller) measure(lead context.Context, told <-chan struct{}) {
 			return
 		case <-next.C:
 		}
-		m.Standing(c.standing(c.options.Clock()))
+		counts, rows := c.standing(c.options.Clock())
+		m.Standing(counts)
+		c.show.stand(rows)
 		next.Reset(standingEvery)
 	}
 }
@@ -68,8 +71,8 @@ func (c *Controller) state() metrics.State {
 }
 
 // standing counts what becomes of the pods of each healthy node if it goes too (DESIGN.md section 5): by rules 1 to 13,
-// from the caches alone.
-func (c *Controller) standing(now time.Time) map[metrics.Stand]int {
+// from the caches alone. The rows are of the nodes with pods that would not come back, by name.
+func (c *Controller) standing(now time.Time) (counts map[metrics.Stand]int, rows map[string]*stream.Standing) {
 	view := newView(c.informers, c.owners, nil)
 	going := c.going(now)
 	departures := make([]fate.Departure, 0, len(going))
@@ -77,16 +80,17 @@ func (c *Controller) standing(now time.Time) map[metrics.Stand]int {
 		departures = append(departures, g.d.Departure(g.node))
 	}
 	roll := fate.New(view, departures, fate.Options{Now: now})
-	counts := map[metrics.Stand]int{}
+	counts, rows = map[metrics.Stand]int{}, map[string]*stream.Standing{}
 	for _, node := range view.Nodes() {
 		if _, goes := going[node.Name]; goes {
 			continue
 		}
 		for _, f := range roll.With(fate.Departure{Node: node.Name}).On(node.Name) {
 			counts[metrics.Stand{Namespace: f.Pod.Namespace, Verdict: string(f.Verdict), CapacityType: capacityType(node)}]++
+			note(rows, node, f)
 		}
 	}
-	return counts
+	return counts, rows
 }
 
 // capacityLabels are how others than Karpenter say that their capacity may be taken back, or not: EKS, GKE, AKS.

@@ -210,6 +210,19 @@ func (c *Claims) Listen(changed func(node string), repooled func()) (remove func
 	return func() { removeClaims(); removePools() }, nil
 }
 
+// follow calls changed with every NodeClaim that there is and that changes, and gone with each that is no more.
+func (c *Claims) follow(changed, gone func(*karpv1.NodeClaim)) (remove func(), err error) {
+	return c.claims.Handle(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { changed(object.(*karpv1.NodeClaim)) },
+		UpdateFunc: func(_, object any) { changed(object.(*karpv1.NodeClaim)) },
+		DeleteFunc: func(object any) {
+			if claim, ok := last[*karpv1.NodeClaim](object); ok {
+				gone(claim)
+			}
+		},
+	})
+}
+
 // speaks tells whether the NodeClaim has anything to say about its node's disruption.
 func speaks(claim *karpv1.NodeClaim) bool {
 	return isDeleting(claim) || terminationTime(claim) != "" || disruptionReason(claim) != ""

@@ -46,8 +46,12 @@ func (c *Controller) reconcileNode(lead context.Context, name string) (again tim
 	}()
 	now := c.options.Clock()
 	node, err := c.node(lead, name)
-	if err != nil || node == nil {
+	if err != nil {
 		return 0, err
+	}
+	if node == nil {
+		c.show.gone(name)
+		return 0, nil
 	}
 	going := c.going(now)
 	d := Disruption{State: None}
@@ -57,6 +61,7 @@ func (c *Controller) reconcileNode(lead context.Context, name string) (again tim
 		c.memory.settle(node, d, nil, now)
 	}
 	result := c.markPods(lead, name, going, now)
+	c.show.node(c.sight(node, d, result, now))
 
 	// Marks go before Events, whatever became of some of them.
 	c.tell(result.fates, result.marked, going, name)
@@ -68,6 +73,18 @@ func (c *Controller) reconcileNode(lead context.Context, name string) (again tim
 		again = askAgainAfter
 	}
 	return again, result.err
+}
+
+// sight is what the stream shows of a reconcile.
+func (c *Controller) sight(node *corev1.Node, d Disruption, m marking, now time.Time) sight {
+	seen := sight{node: node, d: d, fates: m.fates, marked: m.marked}
+	if claim := c.claimOf(node); claim != nil {
+		seen.life = LifeOf(claim)
+	}
+	if d.State == None {
+		seen.d.Stale = c.disrupt(node, now).Stale
+	}
+	return seen
 }
 
 // marking is what became of the markers of one node's pods.
@@ -275,21 +292,25 @@ func (c *Controller) apply(ctx context.Context, writes []write, want map[types.U
 
 func (c *Controller) logWrite(w write, marker Marker) {
 	msg, decision := "a pod is marked", "mark"
-	var why []any
 	if w.text == "" {
 		marker, _ = ParseMarker(w.was)
 		msg, decision = "a pod's marker is removed", "clear"
-		why = []any{"why", w.why}
 	}
 	if c.options.DryRun {
 		msg, decision = "dry run: "+msg, "would "+decision
 	}
-	c.logDecision(msg, w.pod, marker, decision, why...)
+	c.logDecision(msg, w.pod, marker, decision, w.why)
 }
 
-func (c *Controller) logDecision(msg string, pod *corev1.Pod, m Marker, decision string, more ...any) {
-	slog.Info(msg, append([]any{"pod", pod.Namespace + "/" + pod.Name, "uid", pod.UID, "node", m.Node, "verdict", m.Verdict, "reason", m.Reason,
-		"state", m.State, "cause", m.Cause, "decision", decision}, more...)...)
+// logDecision tells the log and the stream; why may be empty.
+func (c *Controller) logDecision(msg string, pod *corev1.Pod, m Marker, decision, why string) {
+	attributes := []any{"pod", pod.Namespace + "/" + pod.Name, "uid", pod.UID, "node", m.Node, "verdict", m.Verdict, "reason", m.Reason,
+		"state", m.State, "cause", m.Cause, "decision", decision}
+	if why != "" {
+		attributes = append(attributes, "why", why)
+	}
+	slog.Info(msg, attributes...)
+	c.show.decide(decision, pod, m, why, c.options.Clock())
 }
 
 // tell makes the Events of a node's marked pods.

@@ -49,10 +49,11 @@ func (o *gateOptions) complete() (err error) {
 }
 
 // newGate has the keys of new nodes reconciled.
-func newGate(o *options, clients informers.Clients, set *informers.Set, keys *queue.Queue, measures *metrics.Metrics) error {
+func newGate(o *options, clients informers.Clients, set *informers.Set, keys *queue.Queue, measures *metrics.Metrics, observer gate.Observer) error {
 	_, err := gate.New(clients.Typed, set, gate.Options{
 		Taint: o.gate.taint, Condition: o.gate.condition, Settle: o.gate.settle, HeldWarning: o.gate.heldWarning,
 		ReleaseTaint: o.gate.releaseTaint, Queue: keys, DryRun: o.dryRun, Identity: o.leader.Identity, Metrics: measures,
+		Observer: observer,
 	})
 	return err
 }

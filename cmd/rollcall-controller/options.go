@@ -33,6 +33,7 @@ type options struct {
 	kinds      []string
 	retention  time.Duration
 	records    int
+	stream     streamOptions
 	gate       gateOptions
 
 	// What complete makes of the above.
@@ -50,6 +51,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.marks, "mark", []string{string(fate.Lost)}, "verdicts that are marked, of Lost, Stranded and Unsure; Stranded adds the placement of pods")
 	fs.StringSliceVar(&o.kinds, "owner-kinds", nil, "kinds of pod owners beyond the built-in ones, as group/Kind, for example argoproj.io/Workflow; the role must allow to get, list and watch them")
 	o.gate.addFlags(fs)
+	o.stream.addFlags(fs)
 	fs.IntVar(&o.workers, "workers", 4, "nodes that are worked on at a time")
 	fs.DurationVar(&o.retention, "loss-retention", 7*24*time.Hour, "how long a PodLoss is kept after it was closed or withdrawn")
 	fs.IntVar(&o.records, "losses-per-namespace", 1000, "how many PodLosses a namespace may have, the oldest go first; 0 records none")
@@ -88,6 +90,9 @@ func (o *options) complete() error {
 	if err := o.gate.complete(); err != nil {
 		return err
 	}
+	if err := o.stream.complete(); err != nil {
+		return err
+	}
 	switch {
 	case o.workers < 1:
 		return fmt.Errorf("--workers is %d: at least one must do the work", o.workers)
@@ -122,11 +127,15 @@ func (o *options) complete() error {
 	return nil
 }
 
-// identity begins with the host's name, which in a pod is the pod's.
+// identity begins with the pod's name, by which clients of the stream find it: that of the environment where the manifest
+// gives one, else the host's name, which is the pod's unless the pod says otherwise.
 func identity() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
+	host := os.Getenv("POD_NAME")
+	if host == "" {
+		var err error
+		if host, err = os.Hostname(); err != nil {
+			host = "unknown"
+		}
 	}
 	return host + "_" + string(uuid.NewUUID())
 }

@@ -26,9 +26,11 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/leader"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/queue"
+	"github.com/rollcall-dev/rollcall/internal/stream"
 	"github.com/rollcall-dev/rollcall/karpenter"
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
 	"github.com/rollcall-dev/rollcall/karpenter/losses"
+	"github.com/rollcall-dev/rollcall/readiness/gate"
 )
 
 // start wires everything and works until the context ends.
@@ -54,13 +56,20 @@ func start(ctx context.Context, o *options, stderr io.Writer) error {
 	elector := leader.New(clients.Typed, o.leader)
 	measures := karpenter.NewMetrics(version, o.disruption)
 	keys := queue.New(queue.Options{Metrics: measures.Queues()})
-	if _, err := karpenter.New(clients, set, karpenter.Options{
+	hub := newHub(o)
+	arrivals := stream.NewArrivals(hub, time.Now)
+	hub.Poll(keys.Source())
+	nodes, err := karpenter.New(clients, set, karpenter.Options{
 		Disruption: o.disruption, Mark: o.mark, Queue: keys, DryRun: o.dryRun, Identity: o.leader.Identity,
-		Losses: lossOptions(o, clients, elector), Metrics: measures, Claims: claims,
-	}); err != nil {
+		Losses: lossOptions(o, clients, elector), Metrics: measures, Claims: claims, Hub: hub,
+	})
+	if err != nil {
 		return err
 	}
-	if err := newGate(o, clients, set, keys, measures); err != nil {
+	if err := newGate(o, clients, set, keys, measures, gate.Show(hub, arrivals)); err != nil {
+		return err
+	}
+	if err := nodes.ShowClaims(claims, arrivals); err != nil {
 		return err
 	}
 
@@ -72,6 +81,7 @@ func start(ctx context.Context, o *options, stderr io.Writer) error {
 	if err := serveHealth(background, o.health, set, elector, measures); err != nil {
 		return err
 	}
+	serveStream(background, o, hub, elector)
 	if err := reach(ctx, clients.Typed, config.Host); err != nil {
 		return nil // told to stop before there was anything to do
 	}
@@ -82,6 +92,9 @@ func start(ctx context.Context, o *options, stderr io.Writer) error {
 	}
 	slog.Info("caches are synced")
 	return elector.Run(ctx, func(lead context.Context, stop <-chan struct{}) error {
+		// Who leads no more shows nothing more: a reader looks for the next one.
+		defer context.AfterFunc(lead, hub.Close)()
+		defer hub.Close()
 		return keys.Run(lead, stop, o.workers)
 	})
 }
@@ -163,7 +176,7 @@ func serveHealth(ctx context.Context, address string, set *informers.Set, electo
 			return nil
 		},
 	}))
-	served, err := health.Serve(ctx, address, mux)
+	served, err := health.Serve(ctx, "health", address, mux)
 	if err != nil {
 		return fmt.Errorf("%w (choose another --health-address)", err)
 	}

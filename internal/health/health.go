@@ -1,4 +1,4 @@
-// Package health owns the answers to the kubelet's probes.
+// Package health owns the answers to the kubelet's probes, and how a process serves HTTP beside its work.
 package health
 
 import (
@@ -38,18 +38,18 @@ func answer(check func(*http.Request) error) http.HandlerFunc {
 	}
 }
 
-// Serve answers on the address until the context ends. It returns once the address is taken, with the one that it really
+// Serve serves what it is called on the address until the context ends. It returns once the address is taken, with the one that it really
 // has (a port of 0 takes a free one); an address that cannot be had is an error.
-func Serve(ctx context.Context, address string, handler http.Handler) (net.Addr, error) {
+func Serve(ctx context.Context, what, address string, handler http.Handler) (net.Addr, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("serving health: %w", err)
+		return nil, fmt.Errorf("serving %s: %w", what, err)
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			slog.Error("serving health ended", "error", err)
+			slog.Error("serving "+what+" ended", "error", err)
 		}
 	}()
 	return listener.Addr(), nil

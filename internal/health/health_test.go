@@ -12,7 +12,7 @@ import (
 func TestProbes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var ready atomic.Bool
-	address, err := Serve(ctx, "127.0.0.1:0", Handler(Checks{
+	address, err := Serve(ctx, "health", "127.0.0.1:0", Handler(Checks{
 		Live: func(*http.Request) error { return nil },
 		Ready: func(*http.Request) error {
 			if !ready.Load() {
@@ -42,7 +42,7 @@ func TestProbes(t *testing.T) {
 	expect("/readyz", http.StatusOK, "ok\n")
 	expect("/metrics", http.StatusNotFound, "404 page not found\n")
 
-	if _, err := Serve(ctx, address.String(), nil); err == nil {
+	if _, err := Serve(ctx, "health", address.String(), nil); err == nil {
 		t.Error("an address that is taken is no error")
 	}
 	cancel()

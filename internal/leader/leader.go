@@ -53,7 +53,8 @@ type Elector struct {
 	health *leaderelection.HealthzAdaptor
 
 	mu       sync.Mutex
-	previous time.Time // guarded by mu
+	previous time.Time // guarded by mu, as holder
+	holder   string
 }
 
 // New makes an Elector. The client should have the process's user agent: its writes are the only ones of a quiet cluster.
@@ -75,6 +76,13 @@ func (e *Elector) Previous() time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.previous
+}
+
+// Holder is the identity of who leads, as far as this process saw; empty where nobody did.
+func (e *Elector) Holder() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.holder
 }
 
 // A witness is the lock, and remembers when others held it.
@@ -132,6 +140,9 @@ func (e *Elector) Run(ctx context.Context, work Work) error {
 }
 
 func (e *Elector) follow(holder string) {
+	e.mu.Lock()
+	e.holder = holder
+	e.mu.Unlock()
 	if holder != "" && holder != e.config.Identity {
 		slog.Info("another replica leads", "holder", holder)
 	}

@@ -79,8 +79,8 @@ func (h *Hub) Poll(s Source) {
 	}
 }
 
-// Put makes the rows current, and takes those out whose identities are in Gone. The rows are the hub's from then on. Left
-// and Decisions are not looked at: the hub has its own.
+// Put takes out the rows whose identities are in Gone, and then makes the given rows current. They are the hub's from then
+// on. Left and Decisions are not looked at: the hub has its own.
 func (h *Hub) Put(c Content) {
 	if h == nil {
 		return
@@ -88,6 +88,7 @@ func (h *Hub) Put(c Content) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.version++
+	h.drop(c.Gone)
 	urgent := false
 	if c.Queue != nil && (h.queue == nil || *h.queue != *c.Queue) {
 		h.queue, h.queueAt = c.Queue, h.version
@@ -109,7 +110,6 @@ func (h *Hub) Put(c Content) {
 	for _, row := range c.Standing {
 		h.standing.put(row, h.version)
 	}
-	h.drop(c.Gone)
 	h.countLeft()
 	h.wake(urgent)
 }

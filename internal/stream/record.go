@@ -89,6 +89,8 @@ type Key struct {
 	Since time.Time `json:"since"` // of the state
 	// Until is when a key that backs off or waits is looked at again, about.
 	Until time.Time `json:"until,omitzero"`
+	// Class is what comes first in the queue's order: Committed, then Pending, then Rest.
+	Class string `json:"class,omitempty"`
 	// Kill is the next possible kill of a pod behind the key; the queue's order.
 	Kill time.Time `json:"kill,omitzero"`
 	// Again is set while the key runs and was asked for again.

@@ -99,7 +99,7 @@ func (d *Decision) tidy() { tidy(d.texts()) }
 func (s *Server) texts() []*string { return []*string{&s.Boot, &s.Identity, &s.Program} }
 
 func (k *Key) texts() []*string {
-	return []*string{&k.ID, &k.Kind, (*string)(&k.State), &k.LastError}
+	return []*string{&k.ID, &k.Kind, (*string)(&k.State), &k.Class, &k.LastError}
 }
 
 func (n *GoingNode) texts() []*string {

@@ -148,7 +148,9 @@ func TestWithoutWebSockets(t *testing.T) {
 	l.held("first_0c6d")
 	target, err := url.Parse(l.cluster.Config().Host)
 	l.must(err)
-	transport, err := rest.TransportFor(l.cluster.Config())
+	upstream := l.cluster.Config()
+	upstream.NextProtos = []string{"http/1.1"} // HTTP/2 knows no upgrades
+	transport, err := rest.TransportFor(upstream)
 	l.must(err)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = transport
