@@ -73,19 +73,24 @@ func newLosses(connection *genericclioptions.ConfigFlags) *cobra.Command {
 }
 
 func (o *lossesOptions) complete() error {
-	advice := "kubectl rollcall losses --help lists the flags"
 	if o.since < 0 {
 		return &usageError{fmt.Sprintf("--since is %v: it must not be negative", o.since), "for example --since 24h, or 0 for all that is kept"}
 	}
 	if !slices.Contains(losses.Formats, o.output) {
 		return &usageError{fmt.Sprintf("there is no output format %q", o.output), "it is one of " + strings.Join(losses.Formats, ", ")}
 	}
-	var ok bool
-	o.leaseNamespace, o.leaseName, ok = strings.Cut(o.lease, "/")
-	if !ok || o.leaseNamespace == "" || o.leaseName == "" || strings.Contains(o.leaseName, "/") {
-		return &usageError{fmt.Sprintf("malformed --lease %q: the form is namespace/name", o.lease), advice}
+	var err error
+	o.leaseNamespace, o.leaseName, err = splitLease(o.lease)
+	return err
+}
+
+// splitLease reads --lease.
+func splitLease(text string) (namespace, name string, err error) {
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", &usageError{fmt.Sprintf("malformed --lease %q: the form is namespace/name", text), "for example --lease rollcall-system/rollcall-controller"}
 	}
-	return nil
+	return namespace, name, nil
 }
 
 func (o *lossesOptions) run(ctx context.Context, out io.Writer, now time.Time) error {

@@ -47,7 +47,7 @@ func TestLossesMistakes(t *testing.T) {
 		"argument":        {[]string{"n1"}, exitUsage, `unexpected argument "n1"`, "--help"},
 		"unknown output":  {[]string{"-o", "xml"}, exitUsage, `there is no output format "xml"`, "table, wide, json, yaml"},
 		"negative time":   {[]string{"--since", "-1h"}, exitUsage, "must not be negative", "--since 24h"},
-		"malformed lease": {[]string{"--lease", "a"}, exitUsage, "malformed --lease", "--help"},
+		"malformed lease": {[]string{"--lease", "a"}, exitUsage, "malformed --lease", "--lease rollcall-system"},
 		"not installed":   {[]string{"--server", unknown}, exitError, "does not know PodLoss", "deploy/crds/podlosses.yaml"},
 		"refused":         {[]string{"--server", refused}, exitError, "of all namespaces", "-n NAMESPACE"},
 		"refused in one":  {[]string{"--server", refused, "-n", "shop"}, exitError, "in namespace shop", "podlosses.rollcall.dev"},

@@ -1,0 +1,123 @@
+package deploy_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write manifests/ anew")
+
+func TestChartLints(t *testing.T) {
+	for _, set := range valueSets {
+		if out, err := tool(t, "helm", "lint", "chart", "-n", namespace, "-f", valueSet(set)); err != nil {
+			t.Errorf("%s: %v\n%s", set, err, out)
+		}
+	}
+}
+
+// What each value set is made of.
+func TestChartKinds(t *testing.T) {
+	common := []string{"DaemonSet rollcall-agent", "CustomResourceDefinition podlosses.rollcall.dev", "ServiceAccount rollcall-agent"}
+	deployment := []string{"Deployment rollcall-controller", "PodDisruptionBudget rollcall-controller", "ServiceAccount rollcall-controller"}
+	options := []string{
+		"Namespace rollcall-system", "PodMonitor rollcall-controller", "PrometheusRule rollcall", "ConfigMap rollcall-dashboard",
+		"NodeReadinessRule static-pods-mirrored",
+	}
+	for set, want := range map[string]struct{ has, lacks []string }{
+		"default":    {append(deployment, common...), options},
+		"sidecar":    {common, append(deployment, options...)},
+		"standalone": {common, append(deployment, options...)},
+		"all":        {slices.Concat(common, deployment, options), nil},
+	} {
+		var got []string
+		for _, object := range objects(t, render(t, valueSet(set))) {
+			got = append(got, object.GetKind()+" "+object.GetName())
+		}
+		for _, name := range want.has {
+			if !slices.Contains(got, name) {
+				t.Errorf("%s: no %s in %v", set, name, got)
+			}
+		}
+		for _, name := range want.lacks {
+			if slices.Contains(got, name) {
+				t.Errorf("%s: has %s", set, name)
+			}
+		}
+	}
+}
+
+func TestChartRefusesMistakes(t *testing.T) {
+	for name, tc := range map[string]struct{ values, want string }{
+		"unknown value":        {"controler: {replicas: 1}", "controler"},
+		"unknown inner value":  {"controller: {replica: 1}", "replica"},
+		"wrong type":           {"controller: {replicas: two}", "replicas"},
+		"verdict":              {"controller: {mark: [Returns]}", "mark"},
+		"duration":             {"controller: {heldWarning: 5 minutes}", "heldWarning"},
+		"taint of another":     {"controller: {readinessTaint: example.com/x}", "readinessTaint"},
+		"http":                 {"agent: {apiServer: \"http://10.0.0.10\"}", "apiServer"},
+		"empty selector":       {"readinessRule: {create: true, nodeSelector: null}", "nodeSelector"},
+		"two writers":          {"agent: {standalone: true}", "set controller.mode to None"},
+		"no source":            {"agent: {podsAPIDirectory: \"\", manifests: {path: \"\"}}", "no way to learn the static pods"},
+		"mount beside":         {"agent: {manifests: {path: /etc/kubelet.d}}", "give the directory above it"},
+		"mount of a like name": {"agent: {manifests: {path: /etc/kubernetes-manifests/x}}", "give the directory above it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "values.yaml")
+			if err := os.WriteFile(file, []byte(tc.values), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := tool(t, "helm", "template", "rollcall", "chart", "-n", namespace, "-f", file)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want something about %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// The plain manifests are the chart's, rendered: go test ./deploy -run TestManifests -update writes them.
+func TestManifests(t *testing.T) {
+	for _, name := range []string{"install", "sidecar"} {
+		file := filepath.Join("manifests", name+".yaml")
+		want := "# Rendered from deploy/chart with " + name + "-values.yaml beside this file. Change the chart, then run\n" +
+			"# go test ./deploy -run TestManifests -update\n" + render(t, filepath.Join("manifests", name+"-values.yaml"))
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want {
+			t.Errorf("%s is not what the chart renders: go test ./deploy -run TestManifests -update", file)
+		}
+	}
+}
+
+// The rule for people who have no Helm is the chart's.
+func TestReadinessRuleIsTheCharts(t *testing.T) {
+	text, err := os.ReadFile("readiness-rule.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := objects(t, string(text))[0]
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte("readinessRule: {create: true}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects(t, render(t, file)) {
+		if object.GetKind() == plain.GetKind() {
+			if !reflect.DeepEqual(object.Object["spec"], plain.Object["spec"]) || object.GetName() != plain.GetName() {
+				t.Errorf("chart: %v\nreadiness-rule.yaml: %v", object.Object, plain.Object)
+			}
+			return
+		}
+	}
+	t.Error("the chart renders no rule")
+}

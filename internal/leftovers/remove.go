@@ -1,0 +1,78 @@
+package leftovers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/api/v1alpha1"
+)
+
+// Remove takes away what was found. What is gone meanwhile, or was made again under its name, is left alone. It goes on
+// after an error and returns all of them.
+func (f *Found) Remove(ctx context.Context, clients Clients, names Names) error {
+	var errs []error
+	note := func(what string, err error) {
+		if err != nil && !otherObject(err) {
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	pods := clients.Typed.CoreV1()
+	for _, pod := range f.Pods {
+		_, err := pods.Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, pod.patch(), metav1.PatchOptions{}, "status")
+		note(fmt.Sprintf("cleaning pod %s/%s", pod.Namespace, pod.Name), err)
+	}
+	for _, node := range f.Nodes {
+		_, err := clients.Typed.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, node.patch(names.Condition), metav1.PatchOptions{}, "status")
+		note("cleaning node "+node.Name, err)
+	}
+	records := clients.Dynamic.Resource(v1alpha1.PodLosses)
+	for namespace := range f.Records {
+		note("deleting the records of namespace "+namespace, records.Namespace(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+	}
+	if f.Lease != nil {
+		err := clients.Typed.CoordinationV1().Leases(f.Lease.Namespace).Delete(ctx, f.Lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &f.Lease.UID}})
+		note("deleting the Lease", err)
+	}
+	return errors.Join(errs...)
+}
+
+// otherObject tells that the object is gone, or that another one bears its name: the API server answers a patch with another
+// UID with 409 or 422.
+func otherObject(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err)
+}
+
+// patch takes the annotations away, of this object only. Through the status subresource, as they were written.
+func (t Thing) patch() []byte { return encode(map[string]any{"metadata": t.metadata()}) }
+
+func (t Thing) metadata() map[string]any {
+	annotations := map[string]any{}
+	for _, key := range t.Annotations {
+		annotations[key] = nil
+	}
+	return map[string]any{"uid": t.UID, "annotations": annotations}
+}
+
+// patch takes the condition away as well, by its type: the list is merged by it.
+func (n Node) patch(condition string) []byte {
+	patch := map[string]any{"metadata": n.metadata()}
+	if n.Condition {
+		patch["status"] = map[string]any{"conditions": []any{map[string]any{"$patch": "delete", "type": condition}}}
+	}
+	return encode(patch)
+}
+
+// encode never fails: maps of strings are always JSON.
+func encode(patch map[string]any) []byte {
+	text, err := json.Marshal(patch)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
