@@ -123,8 +123,17 @@ func (l *ledger) failed() int {
 	return l.countPods(func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 }
 
-func (l *ledger) refused() int {
-	return l.countPods(func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed && p.Status.Reason == outOfCPU })
+// refused counts the pods that a kubelet refused, by node.
+func (l *ledger) refused() map[string]int {
+	perNode := map[string]int{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, pod := range l.pods {
+		if pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == outOfCPU {
+			perNode[pod.Spec.NodeName]++
+		}
+	}
+	return perNode
 }
 
 func (l *ledger) running() int {
@@ -168,7 +177,7 @@ func (l *ledger) allHeld(names []string) bool {
 
 // count writes what was seen into the result; mirrors are those that each node has to have.
 func (l *ledger) count(result *Result, mirrors map[string][]string) {
-	result.Refused, result.Failed, result.Running, result.Pending = l.refused(), l.failed(), l.running(), l.pending()
+	result.Failed, result.Running, result.Pending = l.failed(), l.running(), l.pending()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(l.joined)) {

@@ -65,8 +65,9 @@ type Options struct {
 
 // Result is what was seen of a race.
 type Result struct {
-	Refused int // pods that failed with OutOfcpu
-	Failed  int // pods that failed, for whatever reason
+	// Refused are the pods that failed with OutOfcpu, by why their node's mirror was late. Failed counts all that failed.
+	Refused map[Cause]int
+	Failed  int
 	// Running and Pending are the Deployment's other pods at the end.
 	Running, Pending int
 	Replicas         int // what the Deployment asks for
@@ -79,15 +80,23 @@ type Result struct {
 	Lasted time.Duration
 }
 
+// AllRefused counts the pods that failed with OutOfcpu.
+func (r Result) AllRefused() (n int) {
+	for _, pods := range r.Refused {
+		n += pods
+	}
+	return n
+}
+
 // race is one that is being played.
 type race struct {
 	Options
-	cluster  *livecluster.Cluster
-	client   kubernetes.Interface
-	manifest string // directory of the machines' manifest directories
-	ledger   *ledger
-	machines []*livecluster.Machine
-	programs []*liverollcall.Program
+	cluster   *livecluster.Cluster
+	client    kubernetes.Interface
+	directory string // of the machines' manifest directories
+	ledger    *ledger
+	machines  []*livecluster.Machine
+	programs  []*liverollcall.Program // the controller first
 }
 
 // Play plays a race and takes everything away again that it made, but for namespaces that go by and by.
@@ -96,17 +105,17 @@ func Play(ctx context.Context, cluster *livecluster.Cluster, o Options) (result 
 	if err != nil {
 		return result, err
 	}
-	manifests, err := os.MkdirTemp("", "rollcall-race-")
+	directory, err := os.MkdirTemp("", "rollcall-race-")
 	if err != nil {
 		return result, err
 	}
-	defer os.RemoveAll(manifests)
-	r := &race{Options: o, cluster: cluster, client: client, manifest: manifests, machines: make([]*livecluster.Machine, len(o.Causes))}
+	defer os.RemoveAll(directory)
+	r := &race{Options: o, cluster: cluster, client: client, directory: directory, machines: make([]*livecluster.Machine, len(o.Causes))}
 	if r.ledger, err = openLedger(ctx, client, r.namespace()); err != nil {
 		return result, err
 	}
 	defer r.ledger.close()
-	// The race is over, also for what is taken away, when its context is.
+	// What was made is taken away even where the race was broken off.
 	defer func() { err = errors.Join(err, r.clear(context.WithoutCancel(ctx))) }()
 	if err := r.prepare(ctx); err != nil {
 		return result, fmt.Errorf("preparing the race: %w", err)
@@ -121,6 +130,7 @@ func Play(ctx context.Context, cluster *livecluster.Cluster, o Options) (result 
 		result.Held, err = r.held(ctx)
 	}
 	r.ledger.count(&result, r.staticPods())
+	result.Refused = r.refused()
 	result.Replicas, result.Lasted = r.replicas(), time.Since(start)
 	return result, err
 }
@@ -129,7 +139,7 @@ func (r *race) namespace() string      { return r.Name }
 func (r *race) node(i int) string      { return fmt.Sprintf("%s-%d", r.Name, i) }
 func (r *race) bootID(i int) string    { return "boot-of-" + r.node(i) }
 func (r *race) replicas() int          { return podsPerNode * len(r.Causes) }
-func (r *race) manifests(i int) string { return filepath.Join(r.manifest, r.node(i)) }
+func (r *race) manifests(i int) string { return filepath.Join(r.directory, r.node(i)) }
 func (r *race) policy() string         { return r.spaceOf(Denied) }
 func (r *race) spaceOf(c Cause) string { return r.Name + "-" + suffix[c] }
 func (r *race) with(cause Cause) []string {
@@ -140,6 +150,14 @@ func (r *race) with(cause Cause) []string {
 		}
 	}
 	return nodes
+}
+
+func (r *race) refused() map[Cause]int {
+	perNode, perCause := r.ledger.refused(), map[Cause]int{}
+	for i, cause := range r.Causes {
+		perCause[cause] += perNode[r.node(i)]
+	}
+	return perCause
 }
 
 // prepare makes the Deployment, whose pods wait for nodes, the policy, and the manifests of the machines to come; and it

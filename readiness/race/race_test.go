@@ -54,14 +54,19 @@ func TestGateClosesTheRace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("race %d of %d: without the gate %d pods OutOfcpu in %.1f s; with it %d in %.1f s, %d of %d nodes held, %d of %d pods run and %d wait",
-			i+1, repetitions(), open.Refused, open.Lasted.Seconds(), gated.Refused, gated.Lasted.Seconds(),
+		t.Logf("race %d of %d: without the gate %d pods failed in %.1f s, OutOfcpu by cause: %v; with it %d in %.1f s, %d of %d nodes held, %d of %d pods run and %d wait",
+			i+1, repetitions(), open.Failed, open.Lasted.Seconds(), open.Refused, gated.Failed, gated.Lasted.Seconds(),
 			gated.Held, nodes, gated.Running, gated.Replicas, gated.Pending)
-		if open.Refused <= least {
-			t.Errorf("without the gate %d pods were refused, want more than %d", open.Refused, least)
+		for cause, n := range open.Refused {
+			if n == 0 {
+				t.Errorf("without the gate no pod was refused where %s", cause)
+			}
+		}
+		if n := open.AllRefused(); n <= least {
+			t.Errorf("without the gate %d pods were refused, want more than %d", n, least)
 		}
 		if gated.Failed != 0 {
-			t.Errorf("with the gate %d pods failed, %d of them OutOfcpu; want none", gated.Failed, gated.Refused)
+			t.Errorf("with the gate %d pods failed, OutOfcpu by cause: %v; want none", gated.Failed, gated.Refused)
 		}
 		if gated.Running != nodes || gated.Pending != gated.Replicas-nodes {
 			t.Errorf("with the gate %d pods run and %d wait, want %d and %d", gated.Running, gated.Pending, nodes, gated.Replicas-nodes)
