@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,6 +144,7 @@ func TestTheMostUrgentIsNext(t *testing.T) {
 		q.Rank(Key{Kind: "k", Name: "in an hour"}, Rank{Class: Committed, Kill: time.Now().Add(time.Second)}) // another deadline became known
 		q.Rank(Key{Kind: "k", Name: "nobody"}, Rank{Class: Committed})
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if got, want := strings.Join(s.order, ", "), "first, now, in an hour, in a minute, pending, rest"; got != want {
 			t.Errorf("the order was %s, want %s", got, want)
 		}
@@ -165,14 +167,18 @@ func TestErrorsAreShort(t *testing.T) {
 
 // counted is a metric of any sort that counts its calls.
 type counted struct {
-	inc, dec, observed int
-	set                float64
+	inc, dec, observed, half atomic.Int64
 }
 
-func (c *counted) Inc()            { c.inc++ }
-func (c *counted) Dec()            { c.dec++ }
-func (c *counted) Set(v float64)   { c.set = max(c.set, v) }
-func (c *counted) Observe(float64) { c.observed++ }
+func (c *counted) Inc()            { c.inc.Add(1) }
+func (c *counted) Dec()            { c.dec.Add(1) }
+func (c *counted) Observe(float64) { c.observed.Add(1) }
+
+func (c *counted) Set(v float64) {
+	if v >= 0.5 {
+		c.half.Add(1)
+	}
+}
 
 // provider has one metric of each name of the queue's, and no other.
 type provider struct {
@@ -216,14 +222,16 @@ func TestTheWorkqueuesMetricsAreKept(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		total := q.Totals()
-		if p.adds.inc != 3 || total.Added != 3 || p.depth.inc != 3 || p.depth.dec != 3 || p.latency.observed != 3 || p.duration.observed != 3 {
-			t.Errorf("%+v, want 3 of each", p)
+		for what, got := range map[string]int64{
+			"adds": p.adds.inc.Load(), "depth up": p.depth.inc.Load(), "depth down": p.depth.dec.Load(), "latencies": p.latency.observed.Load(),
+			"durations": p.duration.observed.Load(), "retries": p.retries.inc.Load(), "added": total.Added,
+		} {
+			if got != 3 {
+				t.Errorf("%s: %d, want 3", what, got)
+			}
 		}
-		if p.retries.inc != 3 {
-			t.Errorf("%d retries, want 3", p.retries.inc)
-		}
-		if p.unfinished.set < 0.5 || p.longest.set < 0.5 {
-			t.Errorf("unfinished work of %v s, the longest %v s, want half a second or more", p.unfinished.set, p.longest.set)
+		if p.unfinished.half.Load() == 0 || p.longest.half.Load() == 0 {
+			t.Error("nothing ever ran for half a second, want runs of a second")
 		}
 	})
 }
