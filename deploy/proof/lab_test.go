@@ -181,23 +181,25 @@ func widgets() *unstructured.Unstructured {
 // render is what the chart makes of the values.
 func render(t *testing.T, values string) []*unstructured.Unstructured {
 	t.Helper()
-	root, err := livecluster.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
 	file := filepath.Join(t.TempDir(), "values.yaml")
 	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	helm := exec.Command("go", "run", ".", "template", "rollcall", filepath.Join(root, "deploy/chart"), "-n", system, "-f", file)
-	helm.Dir = filepath.Join(root, "tools/helm")
+	return decode(t, helm(t, "template", "rollcall", path(t, "deploy/chart"), "-n", system, "-f", file))
+}
+
+// helm runs tools/helm.
+func helm(t *testing.T, args ...string) []byte {
+	t.Helper()
+	command := exec.Command("go", append([]string{"run", "."}, args...)...)
+	command.Dir = path(t, "tools/helm")
 	var stderr bytes.Buffer
-	helm.Stderr = &stderr
-	out, err := helm.Output()
+	command.Stderr = &stderr
+	out, err := command.Output()
 	if err != nil {
-		t.Fatalf("rendering the chart: %v\n%s", err, stderr.String())
+		t.Fatalf("helm %q: %v\n%s", args, err, stderr.String())
 	}
-	return decode(t, out)
+	return out
 }
 
 func decode(t *testing.T, text []byte) (objects []*unstructured.Unstructured) {
