@@ -70,7 +70,7 @@ func (i *interruptions) ask(ctx context.Context, claim *karpv1.NodeClaim) (reaso
 	list, err := i.client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: selector.String(), Limit: eventsRead})
 	switch {
 	case apierrors.IsForbidden(err):
-		i.refusals.Report("list", "events", metav1.NamespaceDefault, err)
+		i.refusals.ReportIn(metav1.NamespaceDefault, "list", "events", "what interrupted a node is not known, and nothing but what is shown depends on it", err)
 	case err != nil:
 		slog.Warn("what interrupted a node is not known: the Events of its NodeClaim could not be read", "nodeClaim", claim.Name, "error", err)
 	default:

@@ -12,10 +12,13 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/rollcall-dev/rollcall/internal/refusals"
 )
 
 // ErrLost says that the Lease went to nobody or to another while the work went on.
@@ -48,9 +51,10 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 
 // Elector runs one process's part of the election.
 type Elector struct {
-	config Config
-	client kubernetes.Interface
-	health *leaderelection.HealthzAdaptor
+	config   Config
+	client   kubernetes.Interface
+	health   *leaderelection.HealthzAdaptor
+	refusals *refusals.Log
 
 	mu       sync.Mutex
 	previous time.Time // guarded by mu, as holder
@@ -59,7 +63,9 @@ type Elector struct {
 
 // New makes an Elector. The client should have the process's user agent: its writes are the only ones of a quiet cluster.
 func New(client kubernetes.Interface, config Config) *Elector {
-	return &Elector{config: config, client: client, health: leaderelection.NewLeaderHealthzAdaptor(healthTolerance)}
+	return &Elector{
+		config: config, client: client, health: leaderelection.NewLeaderHealthzAdaptor(healthTolerance), refusals: refusals.New(time.Now),
+	}
 }
 
 // Healthy is nil unless this process holds a Lease that it has failed to renew for long.
@@ -85,7 +91,7 @@ func (e *Elector) Holder() string {
 	return e.holder
 }
 
-// A witness is the lock, and remembers when others held it.
+// A witness is the lock. It remembers when others held it, and says which right is missing where it is refused.
 type witness struct {
 	resourcelock.Interface
 	elector *Elector
@@ -98,7 +104,22 @@ func (w witness) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, [
 		defer w.elector.mu.Unlock()
 		w.elector.previous = record.RenewTime.Time
 	}
-	return record, raw, err
+	return record, raw, w.heard("get", err)
+}
+
+func (w witness) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return w.heard("create", w.Interface.Create(ctx, record))
+}
+
+func (w witness) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return w.heard("update", w.Interface.Update(ctx, record))
+}
+
+func (w witness) heard(verb string, err error) error {
+	if apierrors.IsForbidden(err) {
+		w.elector.refusals.ReportIn(w.elector.config.Namespace, verb, "leases", "no replica leads, and nothing is written", err)
+	}
+	return err
 }
 
 // Run waits for the Lease and then calls work once, with the right to write and the wish to stop. lead ends at once when

@@ -33,6 +33,15 @@ func (l *Log) Report(verb, resource, namespace string, err error) {
 		"\" to rollcall's ClusterRole; everything else goes on", "verb", verb, "resource", resource, "namespace", namespace, "error", err)
 }
 
+// ReportIn says it of a right that a Role in the namespace gives, and what does not go on without it.
+func (l *Log) ReportIn(namespace, verb, resource, without string, err error) {
+	if !l.due(verb + " " + resource + " in " + namespace) {
+		return
+	}
+	slog.Error("not allowed to "+verb+" "+resource+": add the verb \""+verb+"\" on the resource \""+resource+
+		"\" to rollcall's Role in namespace "+namespace+"; until then "+without, "verb", verb, "resource", resource, "namespace", namespace, "error", err)
+}
+
 // due takes the right's turn in this period, if it is left.
 func (l *Log) due(right string) bool {
 	l.mu.Lock()

@@ -30,3 +30,18 @@ func TestReportedOncePerPeriod(t *testing.T) {
 		t.Error("want one in the next period")
 	}
 }
+
+// What a Role gives is named with its namespace and with what does not go on.
+func TestReportIn(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	l := New(func() time.Time { return time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC) })
+	for range 2 {
+		l.ReportIn("ns", "get", "leases", "nobody leads", errors.New("no"))
+	}
+	if said := log.String(); strings.Count(said, "not allowed to get leases") != 1 || !strings.Contains(said, "Role in namespace ns; until then nobody leads") {
+		t.Errorf("said %q", said)
+	}
+}
