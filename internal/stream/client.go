@@ -77,7 +77,7 @@ func (c *Client) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, ErrEnded):
-			c.frame.Notice = ErrEnded.Error()
+			c.frame.Notice, c.frame.Err = ErrEnded.Error(), ErrEnded
 			c.enter(Ended)
 			return nil
 		case errors.As(err, &tap):
@@ -101,7 +101,7 @@ func (c *Client) pause(ctx context.Context, failures int, why error) bool {
 	if errors.As(why, &refused) && refused.Lasting {
 		pause = lastingRetry
 	}
-	c.frame.Notice = printable(why.Error())
+	c.frame.Notice, c.frame.Err = printable(why.Error()), why
 	c.frame.Retry = c.options.Clock().Add(pause)
 	c.enter(Disconnected)
 	timer := time.NewTimer(pause)
@@ -228,7 +228,7 @@ func (c *Client) take(s *session, line []byte) error {
 	c.frame.State, c.frame.Received = state, c.options.Clock()
 	c.stale = true
 	if c.frame.Phase != Live {
-		c.frame.Notice = ""
+		c.frame.Notice, c.frame.Err = "", nil
 		c.enter(Live)
 	}
 	return nil

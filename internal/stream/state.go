@@ -44,6 +44,8 @@ type Frame struct {
 	Received time.Time
 	// Notice is one line on why the connection is as it is; empty while all is well.
 	Notice string
+	// Err is what Notice is made of, a ConnectError where there is a way out; nil while all is well.
+	Err error
 	// Peer is what the client is connected to: a pod, an address, a file, this process.
 	Peer string
 	// FellBehind counts how often this client was cut for being slow; Reconnects how often it came back.
