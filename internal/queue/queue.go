@@ -1,6 +1,6 @@
 // Package queue owns the one workqueue of the controller and the workers that empty it: what is waited for, in which
 // order, how often it is tried, and what became of each key, for those who want to see it. It knows keys and reconcilers,
-// and nothing of what they stand for or of who reads. docs/queue.md tells it to people.
+// and nothing of what they stand for. docs/queue.md tells it to people.
 package queue
 
 import (

@@ -20,7 +20,7 @@ const (
 	forgottenAtOnce = 64
 	// goneAtMost bounds what is remembered of forgotten keys for readers. One that missed more starts anew.
 	goneAtMost = 4096
-	// changesAtMost bounds one read, in rows: about 50 µs under the lock.
+	// changesAtMost bounds one read, in rows, so that it holds the lock for some tens of microseconds (BenchmarkChanges).
 	changesAtMost  = 512
 	lastErrorBytes = 256
 )
