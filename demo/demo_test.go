@@ -21,7 +21,8 @@ func TestReadmeDemo(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go run ./demo: %v", err)
 	}
-	for _, want := range []string{"shop/notebook", "kube-system/kube-proxy-" + spotNode, "Static", "all outcomes as they should be"} {
+	for _, want := range []string{"shop/notebook", "kube-system/kube-proxy-" + spotNode, "Static",
+		"pods failed with OutOfcpu", "3 nodes are held", "all outcomes as they should be"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the demo does not show %q", want)
 		}

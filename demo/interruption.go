@@ -3,16 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
-	"strings"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +13,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/domain"
 	"github.com/rollcall-dev/rollcall/internal/livecluster"
+	"github.com/rollcall-dev/rollcall/internal/liverollcall"
 	"github.com/rollcall-dev/rollcall/karpenter"
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
 )
@@ -29,7 +21,7 @@ import (
 const interruptionTaint = "spot-interruption"
 
 // interruption plays the main job on a cluster without nodes, and returns every outcome that was not as it should be.
-func interruption(ctx context.Context, cluster *livecluster.Cluster, say *narrator) error {
+func interruption(ctx context.Context, cluster *livecluster.Cluster, programs *liverollcall.Binaries, say *narrator) error {
 	client, err := kubernetes.NewForConfig(cluster.Config())
 	if err != nil {
 		return err
@@ -42,37 +34,26 @@ func interruption(ctx context.Context, cluster *livecluster.Cluster, say *narrat
 	if err := createWorkloads(ctx, client); err != nil {
 		return err
 	}
-	say.step("building rollcall-controller and kubectl-rollcall")
-	bin, err := os.MkdirTemp("", "rollcall-bin-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(bin)
-	for _, command := range []string{"./cmd/rollcall-controller", "./cmd/kubectl-rollcall"} {
-		if _, err := livecluster.Executable(ctx, bin, command); err != nil {
-			return err
-		}
-	}
 	say.step("starting rollcall-controller")
-	controller, err := startController(ctx, bin, cluster.Kubeconfig())
+	controller, err := programs.Controller(ctx, cluster)
 	if err != nil {
 		return err
 	}
-	defer controller.stop()
+	defer controller.Stop()
 
 	say.step("the cloud takes %s back: taint %s=true:NoSchedule", spotNode, interruptionTaint)
 	marked, took, err := interrupt(ctx, client)
 	if err != nil {
-		return controller.explain(err)
+		return controller.Explain(err)
 	}
 	say.step("every pod that will be lost is marked, %d ms after the taint", took.Milliseconds())
-	verdicts, err := verdictsOf(ctx, bin, cluster.Kubeconfig())
+	verdicts, err := verdictsOf(ctx, cluster, programs)
 	if err != nil {
 		return err
 	}
 	problems := judge(say, marked, verdicts)
 	say.step("and in words, kubectl rollcall check %s --show-all:", spotNode)
-	table, err := check(ctx, bin, cluster.Kubeconfig(), "--show-all")
+	table, err := programs.Ask(ctx, cluster, "check", spotNode, "--show-all")
 	if err != nil {
 		return err
 	}
@@ -87,14 +68,10 @@ func interruption(ctx context.Context, cluster *livecluster.Cluster, say *narrat
 		pods, err := castPods(ctx, client)
 		return err == nil && countMarked(pods) == 0, nil
 	}); err != nil {
-		return controller.explain(err)
+		return controller.Explain(err)
 	}
 	say.step("no pod is marked any more")
-	if len(problems) > 0 {
-		return errors.New("not as it should be:\n  " + strings.Join(problems, "\n  "))
-	}
-	say.step("all outcomes as they should be")
-	return nil
+	return wrong(problems)
 }
 
 // interrupt taints the spot node and waits until all that will be lost is marked. It returns the pods as they are then,
@@ -152,8 +129,8 @@ type answer struct {
 }
 
 // verdictsOf asks 'kubectl rollcall check' about the spot node, by namespace/name.
-func verdictsOf(ctx context.Context, bin, kubeconfig string) (map[string]answer, error) {
-	out, err := check(ctx, bin, kubeconfig, "-o", "json")
+func verdictsOf(ctx context.Context, cluster *livecluster.Cluster, programs *liverollcall.Binaries) (map[string]answer, error) {
+	out, err := programs.Ask(ctx, cluster, "check", spotNode, "-o", "json")
 	if err != nil {
 		return nil, err
 	}
@@ -166,17 +143,6 @@ func verdictsOf(ctx context.Context, bin, kubeconfig string) (map[string]answer,
 		verdicts[a.Namespace+"/"+a.Name] = a
 	}
 	return verdicts, nil
-}
-
-// check runs the plugin in bin on the spot node and returns what it prints.
-func check(ctx context.Context, bin, kubeconfig string, args ...string) ([]byte, error) {
-	args = append([]string{"check", spotNode, "--kubeconfig", kubeconfig}, args...)
-	out, err := exec.CommandContext(ctx, filepath.Join(bin, "kubectl-rollcall"), args...).Output()
-	var exit *exec.ExitError
-	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 3) { // 3: something will be lost
-		return nil, fmt.Errorf("kubectl rollcall check: %w: %s", err, out)
-	}
-	return out, nil
 }
 
 // judge shows each pod's mark and verdict beside what it is, and returns what differs from what has to be.
@@ -236,82 +202,4 @@ func judgeEvents(ctx context.Context, client kubernetes.Interface, say *narrator
 	}
 	say.step("Events %s on 3 pods; on the Node: %s", karpenter.WillBeLost, onNode[0].Message)
 	return nil
-}
-
-// process is the controller as a child of the demo.
-type process struct {
-	cmd  *exec.Cmd
-	log  string
-	done chan struct{} // closed once it has ended
-}
-
-// startController starts the rollcall-controller in bin as an administrator and waits until it says that it is ready.
-func startController(ctx context.Context, bin, kubeconfig string) (*process, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	health := listener.Addr().String()
-	_ = listener.Close()
-	p := &process{log: filepath.Join(bin, "controller.log")}
-	log, err := os.Create(p.log)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	p.cmd = exec.Command(filepath.Join(bin, "rollcall-controller"), "--kubeconfig", kubeconfig, "--health-address", health, "--leader-elect-namespace", "kube-system")
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := p.start(); err != nil {
-		return nil, err
-	}
-	err = eventually(ctx, "rollcall-controller to be ready", func(ctx context.Context) (bool, error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+health+"/readyz", nil)
-		if err != nil {
-			return false, err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return false, nil // not listening yet
-		}
-		_ = response.Body.Close()
-		return response.StatusCode == http.StatusOK, nil
-	})
-	if err != nil {
-		p.stop()
-		return nil, p.explain(err)
-	}
-	return p, nil
-}
-
-// start starts the process so that it ends when the demo does, also when that crashes. The kernel sends the signal when the
-// thread that forked ends, so that thread is kept until the process has ended.
-func (p *process) start() error {
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	p.done = make(chan struct{})
-	started := make(chan error)
-	go func() {
-		defer close(p.done)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait()
-		}
-	}()
-	return <-started
-}
-
-func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	<-p.done
-}
-
-// explain adds the controller's own words to an error that it may have caused.
-func (p *process) explain(err error) error {
-	words, readErr := os.ReadFile(p.log)
-	if readErr != nil {
-		return err
-	}
-	return fmt.Errorf("%w; rollcall-controller said:\n%s", err, words)
 }
