@@ -44,9 +44,11 @@ func (g *Gate) judgeHolding(lead context.Context, node *corev1.Node, w *watch, r
 		return wait
 	}
 	w.causes = g.causes.of(lead, result.WaitingFor, w.causes)
+	var why []string
 	for _, c := range w.causes {
-		result.Message += "; " + c.text
+		why = append(why, c.text)
 	}
+	result.Message = strings.Join(append(why, result.Message), "; ") // what is cut off at its end names pods
 	g.hold(w, &long{since: holding.Since(), reason: result.Reason, pods: result.WaitingFor, causes: w.causes})
 	return askAgainAfter
 }

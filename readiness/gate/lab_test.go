@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rollcall-dev/rollcall/internal/informers"
+	"github.com/rollcall-dev/rollcall/internal/leader"
 	"github.com/rollcall-dev/rollcall/internal/livecluster"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/queue"
@@ -82,6 +84,7 @@ func (l *lab) eventually(what string, condition func(context.Context) (bool, err
 // A running gate, in this process.
 type running struct {
 	agent   string // its user agent, which no other has
+	client  kubernetes.Interface
 	seen    *diary
 	metrics *metrics.Metrics
 	// stop ends it as SIGTERM does, depose as the loss of the Lease.
@@ -137,6 +140,14 @@ func (d *diary) looked(node string) int {
 // start runs a gate with the defaults, changed by configure, and returns when its caches are synced.
 func (l *lab) start(configure func(*gate.Options, *rest.Config)) *running {
 	l.Helper()
+	r, set, keys := l.prepare(configure)
+	l.work(r, set, func(lead context.Context, told <-chan struct{}) error { return keys.Run(lead, told, 4) })
+	return r
+}
+
+// prepare makes a gate that does not work yet.
+func (l *lab) prepare(configure func(*gate.Options, *rest.Config)) (*running, *informers.Set, *queue.Queue) {
+	l.Helper()
 	config := l.cluster.Config()
 	config.UserAgent = fmt.Sprintf("rollcall-gate/%s-%d", l.namespace, time.Now().UnixNano())
 	r := &running{
@@ -157,12 +168,12 @@ func (l *lab) start(configure func(*gate.Options, *rest.Config)) *running {
 	l.must(err)
 	_, err = gate.New(clients.Typed, set, options)
 	l.must(err)
-	l.work(r, set, options.Queue)
-	return r
+	r.client = clients.Typed
+	return r, set, options.Queue
 }
 
 // work runs the queue until the gate is stopped or deposed, once.
-func (l *lab) work(r *running, set *informers.Set, keys *queue.Queue) {
+func (l *lab) work(r *running, set *informers.Set, run leader.Work) {
 	l.Helper()
 	background, end := context.WithCancel(context.Background())
 	lead, lose := context.WithCancel(background)
@@ -173,12 +184,12 @@ func (l *lab) work(r *running, set *informers.Set, keys *queue.Queue) {
 		l.Fatal("the caches did not sync")
 	}
 	worked := make(chan error, 1)
-	go func() { worked <- keys.Run(lead, told, 4) }()
+	go func() { worked <- run(lead, told) }()
 	var once sync.Once
 	finish := func(stop func()) {
 		once.Do(func() {
 			stop()
-			if err := <-worked; err != nil {
+			if err := <-worked; err != nil && !errors.Is(err, leader.ErrLost) {
 				l.Errorf("the gate ended with %v", err)
 			}
 			end()

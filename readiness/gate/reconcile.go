@@ -151,6 +151,10 @@ func (g *Gate) decided(d Decision, w *watch) {
 	if d.DryRun {
 		message = "would be: " + message
 	}
-	slog.Info(message, "node", d.Node, "status", d.Status, "reason", d.Reason, "why", d.Why)
+	level := slog.LevelInfo
+	if d.What == DecidedHeld {
+		level = slog.LevelWarn
+	}
+	slog.Log(context.Background(), level, message, "node", d.Node, "status", d.Status, "reason", d.Reason, "why", d.Why)
 	g.options.Observer.Decided(d)
 }
