@@ -23,14 +23,10 @@ import (
 )
 
 // readinessTaint is the published rule's (deploy/readiness-rule.yaml).
-var readinessTaint = corev1.Taint{Key: readiness.TaintKey, Value: "pending", Effect: corev1.TaintEffectNoSchedule}
+var readinessTaint = corev1.Taint{Key: readiness.DefaultTaint.Key, Value: "pending", Effect: readiness.DefaultTaint.Effect}
 
 // completed is what the Node Readiness Controller writes on a node that it is done with; it ends with the rule's UID.
 const completed = "readiness.k8s.io/bootstrap-completed-3f0c6a34-6d5b-4f0e-9c6e-0d3a8d0c7f11"
-
-func readinessTaintOn(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&readinessTaint) })
-}
 
 // A rule is the Node Readiness Controller with the published bootstrap-only rule, for the act's nodes, as
 // facts/static-pods.md section 3.2 has it: the controller itself is no Go module.
@@ -41,10 +37,8 @@ type rule struct {
 	ignored  map[string]bool // guarded by mu; of those, the ones seen registered and with the taint
 }
 
-func (a *act) startRule() *rule {
-	r := &rule{act: a, finished: map[string]bool{}, ignored: map[string]bool{}}
-	a.onNodes(r.see)
-	return r
+func newRule(a *act) *rule {
+	return &rule{act: a, finished: map[string]bool{}, ignored: map[string]bool{}}
 }
 
 func (r *rule) see(node *corev1.Node) {
@@ -57,26 +51,39 @@ func (r *rule) see(node *corev1.Node) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.finished[node.Name] = true
-		r.ignored[node.Name] = node.Labels[karpv1.NodeRegisteredLabelKey] == "true" && readinessTaintOn(node)
+		r.ignored[node.Name] = node.Labels[karpv1.NodeRegisteredLabelKey] == "true" && readiness.DefaultTaint.On(node)
 	// 2. Satisfied: one patch removes the taint, where it is, and completes the rule.
 	case satisfied:
-		taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.MatchTaint(&readinessTaint) })
-		r.patch(node, map[string]any{completed: `{"rule-name":"static-pods-mirrored"}`}, taints)
+		r.setTaints(node, readiness.DefaultTaint.Without(node), map[string]any{completed: `{"rule-name":"static-pods-mirrored"}`})
 	// 3. Not satisfied: the taint is put on a node that lacks it.
-	case !readinessTaintOn(node):
-		r.patch(node, nil, append(slices.Clone(node.Spec.Taints), readinessTaint))
+	case !readiness.DefaultTaint.On(node):
+		r.setTaints(node, append(slices.Clone(node.Spec.Taints), readinessTaint), nil)
 	}
 }
 
-// patch changes the node as it was seen; where it has changed since, the next version comes to see.
-func (r *rule) patch(node *corev1.Node, annotations map[string]any, taints []corev1.Taint) {
+// setTaints changes the node as it was seen; where it has changed since, the next version comes to be seen.
+func (a *act) setTaints(node *corev1.Node, taints []corev1.Taint, annotations map[string]any) {
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": node.ResourceVersion, "annotations": annotations},
 		"spec":     map[string]any{"taints": taints},
 	})
-	r.must(err)
-	_, err = r.client.CoreV1().Nodes().Patch(r.Context(), node.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "node-readiness-controller"})
-	r.unlessGone(err)
+	a.must(err)
+	_, err = a.client.CoreV1().Nodes().Patch(a.Context(), node.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	a.unlessGone(err)
+}
+
+// registerTaint is what kubelets do to which Karpenter's provider gave the startup taint: a Node bears it from the start.
+// Once it was seen there it is not put on again.
+func (a *act) registerTaint() func(*corev1.Node) {
+	seen := map[types.UID]bool{}
+	return func(node *corev1.Node) {
+		switch {
+		case readiness.DefaultTaint.On(node):
+			seen[node.UID] = true
+		case !seen[node.UID]:
+			a.setTaints(node, append(slices.Clone(node.Spec.Taints), readinessTaint), nil)
+		}
+	}
 }
 
 // done counts the nodes that the rule will not act on again.

@@ -31,7 +31,8 @@ func TestStartupTaintTrap(t *testing.T) {
 	t.Run("a condition that does not wait", func(t *testing.T) {
 		a := onStage(t)
 		a.onNodes(a.writeTrue)
-		rule := a.joinUnregistered()
+		rule := newRule(a)
+		a.joinUnregistered(rule.see)
 		a.eventually("the rule to be done with all nodes", func() bool { return rule.done() == joining })
 		a.must(a.cluster.Allow(t.Context(), a.name))
 		a.eventually("all nodes to be stuck", func() bool { return a.stuck(rule) == joining })
@@ -40,29 +41,34 @@ func TestStartupTaintTrap(t *testing.T) {
 			t.Errorf("%d pods are bound to nodes with a startup taint", n)
 		}
 	})
-	t.Run("rollcall's condition", func(t *testing.T) {
-		a := onStage(t)
-		stop, err := startGate(a.cluster.Config())
-		a.must(err)
-		t.Cleanup(stop)
-		a.onNodes(a.publishNone)
-		rule := a.joinUnregistered()
-		a.eventually("all nodes to await their registration", func() bool { return a.awaiting() == joining })
-		if n := rule.done(); n > 0 {
-			t.Errorf("the rule is done with %d nodes that Karpenter has not registered", n)
+	for _, own := range []bool{false, true} {
+		name := "rollcall's condition"
+		if own {
+			name = "rollcall's own release"
 		}
-		a.must(a.cluster.Allow(t.Context(), a.name))
-		a.eventually("all pods to have a node", func() bool { return a.bound() == joining })
-		a.eventually("all nodes to be initialized", func() bool { return a.initialized() == joining })
-		t.Logf("%d of %d nodes keep their startup taint, and %d of as many pods have a node", a.stuck(rule), joining, a.bound())
-		if n := a.stuck(rule); n > 0 {
-			t.Errorf("%d nodes keep their startup taint", n)
-		}
-	})
+		t.Run(name, func(t *testing.T) {
+			a := onStage(t)
+			stop, err := startGate(a.cluster.Config(), own)
+			a.must(err)
+			t.Cleanup(stop)
+			a.onNodes(a.publishNone)
+			if own {
+				a.joinUnregistered(a.registerTaint())
+			} else {
+				a.joinUnregistered(newRule(a).see)
+			}
+			// Nobody has released one: each has its taint and the condition that says why.
+			a.eventually("all nodes to await their registration", func() bool { return a.awaiting() == joining })
+			a.must(a.cluster.Allow(t.Context(), a.name))
+			a.eventually("all nodes to be initialized", func() bool { return a.initialized() == joining })
+			a.eventually("all pods to have a node", func() bool { return a.bound() == joining })
+			t.Logf("%d of %d nodes keep their startup taint, and %d of as many pods have a node", joining-a.initialized(), joining, a.bound())
+		})
+	}
 }
 
-// startGate starts rollcall's readiness reconciler.
-func startGate(config *rest.Config) (stop func(), err error) {
+// startGate starts rollcall's readiness reconciler, which releases nodes itself or leaves that to the rule.
+func startGate(config *rest.Config, release bool) (stop func(), err error) {
 	clients := clientsOf(config)
 	set, err := informers.New(clients, informers.Options{})
 	if err != nil {
@@ -70,24 +76,24 @@ func startGate(config *rest.Config) (stop func(), err error) {
 	}
 	keys := queue.New(queue.Options{})
 	if _, err := gate.New(clients.Typed, set, gate.Options{
-		Taint: gate.DefaultTaint, Condition: readiness.DefaultCondition, Settle: time.Second, Queue: keys, Identity: "e2e",
+		Taint: readiness.DefaultTaint, Condition: readiness.DefaultCondition, Settle: time.Second, Queue: keys, Identity: "e2e", ReleaseTaint: release,
 	}); err != nil {
 		return nil, err
 	}
 	return work(set, keys, nil)
 }
 
-// joinUnregistered has Karpenter make the nodes, each for one pod, with the readiness taint as a startup taint. Karpenter
-// cannot register them before the Refusal of the act's name is taken away, as where it is slow or its leader changes.
-func (a *act) joinUnregistered() *rule {
+// joinUnregistered has Karpenter make the nodes, each for one pod, with the readiness taint as a startup taint; taint sees
+// to it that they bear it from the start. Karpenter cannot register them before the Refusal of the act's name is taken
+// away, as where it is slow or its leader changes.
+func (a *act) joinUnregistered(taint func(*corev1.Node)) {
 	a.Helper()
 	a.refuseRegistration()
-	rule := a.startRule()
+	a.onNodes(taint)
 	a.pool(small, func(pool *karpv1.NodePool) { pool.Spec.Template.Spec.StartupTaints = []corev1.Taint{readinessTaint} })
 	for i := range joining {
 		a.pod(fmt.Sprintf("seat-%d", i), "", aSeat)
 	}
-	return rule
 }
 
 // poolNodes are the act's nodes as they are now.
@@ -103,7 +109,7 @@ func (a *act) stuck(rule *rule) (n int) {
 	for _, node := range a.poolNodes() {
 		life, _ := a.controller.Life(node.Name)
 		condition, stage, waits := life.Waiting()
-		if readinessTaintOn(&node) && waits && condition == karpv1.ConditionTypeInitialized && stage.Reason == "StartupTaintsExist" && rule.declined(node.Name) {
+		if readiness.DefaultTaint.On(&node) && waits && condition == karpv1.ConditionTypeInitialized && stage.Reason == "StartupTaintsExist" && rule.declined(node.Name) {
 			n++
 		}
 	}
@@ -113,7 +119,7 @@ func (a *act) stuck(rule *rule) (n int) {
 func (a *act) awaiting() (n int) {
 	for _, node := range a.poolNodes() {
 		c := readiness.ConditionOf(&node, readiness.DefaultCondition)
-		if c != nil && c.Status == corev1.ConditionFalse && c.Reason == readiness.AwaitingRegistration && readinessTaintOn(&node) {
+		if c != nil && c.Status == corev1.ConditionFalse && c.Reason == readiness.AwaitingRegistration && readiness.DefaultTaint.On(&node) {
 			n++
 		}
 	}
@@ -122,7 +128,7 @@ func (a *act) awaiting() (n int) {
 
 func (a *act) initialized() (n int) {
 	for _, node := range a.poolNodes() {
-		if life, known := a.controller.Life(node.Name); known && life.Initialized.Is() && !readinessTaintOn(&node) {
+		if life, known := a.controller.Life(node.Name); known && life.Initialized.Is() && !readiness.DefaultTaint.On(&node) {
 			n++
 		}
 	}

@@ -118,7 +118,7 @@ func (b *book) see(object any) {
 	seen := object.(*corev1.Node)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.tainted = slices.ContainsFunc(seen.Spec.Taints, readinessTaint); b.tainted {
+	if b.tainted = readiness.DefaultTaint.On(seen); b.tainted {
 		b.taints++
 	}
 	if c := readiness.ConditionOf(seen, readiness.DefaultCondition); c != nil {
@@ -127,8 +127,6 @@ func (b *book) see(object any) {
 		}
 	}
 }
-
-func readinessTaint(t corev1.Taint) bool { return t.Key == readiness.TaintKey }
 
 // follow forgets what was noted so far, but for what the condition says now.
 func (b *book) follow() {
@@ -178,7 +176,7 @@ func (b *book) release() {
 	b.Helper()
 	b.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		held := b.node()
-		held.Spec.Taints = slices.DeleteFunc(held.Spec.Taints, readinessTaint)
+		held.Spec.Taints = readiness.DefaultTaint.Without(held)
 		_, err := b.client.CoreV1().Nodes().Update(b.Context(), held, metav1.UpdateOptions{})
 		return err
 	}))

@@ -41,12 +41,17 @@ type joined struct {
 	state    string // its condition, as seen last
 }
 
-// openLedger begins to watch. It returns when it would see a node that joins.
-func openLedger(ctx context.Context, client kubernetes.Interface, name string) (*ledger, error) {
-	l := &ledger{
-		namespace: name, prefix: name + "-", factory: informers.NewSharedInformerFactory(client, 0),
+func newLedger(name string) *ledger {
+	return &ledger{
+		namespace: name, prefix: name + "-",
 		pods: map[string]*corev1.Pod{}, mirrors: map[string]string{}, joined: map[string]*joined{},
 	}
+}
+
+// openLedger begins to watch. It returns when it would see a node that joins.
+func openLedger(ctx context.Context, client kubernetes.Interface, name string) (*ledger, error) {
+	l := newLedger(name)
+	l.factory = informers.NewSharedInformerFactory(client, 0)
 	ctx, l.cancel = context.WithCancel(ctx)
 	nodes, pods := l.factory.Core().V1().Nodes().Informer(), l.factory.Core().V1().Pods().Informer()
 	for informer, see := range map[cache.SharedIndexInformer]func(any){nodes: l.seeNode, pods: l.seePod} {
@@ -95,7 +100,7 @@ func (l *ledger) seeNode(object any) {
 		n = &joined{}
 		l.joined[node.Name] = n
 	}
-	held := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == readiness.TaintKey })
+	held := readiness.DefaultTaint.On(node)
 	n.tainted = n.tainted || held
 	if n.tainted && !held && n.released == "" {
 		n.released = node.ResourceVersion

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -47,6 +46,9 @@ const (
 // heldTimeout bounds each wait of a race with the gate. A kubelet tries a mirror again after 10 to 15 s, a throttled one
 // sends one request a second.
 const heldTimeout = 4 * time.Minute
+
+// clearTimeout bounds how long an end may take where the cluster no longer answers.
+const clearTimeout = time.Minute
 
 // Options say which race is played.
 type Options struct {
@@ -116,7 +118,11 @@ func Play(ctx context.Context, cluster *livecluster.Cluster, o Options) (result 
 	}
 	defer r.ledger.close()
 	// What was made is taken away even where the race was broken off.
-	defer func() { err = errors.Join(err, r.clear(context.WithoutCancel(ctx))) }()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTimeout)
+		defer cancel()
+		err = errors.Join(err, r.clear(ctx))
+	}()
 	if err := r.prepare(ctx); err != nil {
 		return result, fmt.Errorf("preparing the race: %w", err)
 	}
@@ -212,7 +218,7 @@ func (r *race) machine(i int) livecluster.Node {
 		node.APIQPS = 1
 	}
 	if r.Gate != nil {
-		node.Taints = []string{readiness.TaintKey + "=pending:" + string(corev1.TaintEffectNoSchedule)}
+		node.Taints = []string{readiness.TaintKey + "=pending:NoSchedule"}
 	}
 	return node
 }
