@@ -30,7 +30,7 @@ func TestChartKinds(t *testing.T) {
 	}
 	for set, want := range map[string]struct{ has, lacks []string }{
 		"default":    {append(deployment, common...), options},
-		"sidecar":    {common, append(deployment, options...)},
+		"sidecar":    {append(common, "PodMonitor rollcall-controller"), append(deployment, "PrometheusRule rollcall", "ConfigMap rollcall-dashboard")},
 		"standalone": {common, append(deployment, options...)},
 		"all":        {slices.Concat(common, deployment, options), nil},
 	} {
