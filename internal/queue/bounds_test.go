@@ -87,8 +87,11 @@ func TestKeysThatDoSomethingAreNotForgotten(t *testing.T) {
 func TestReadsAreBounded(t *testing.T) {
 	const n = 3*changesAtMost + 5
 	c := idled(n)
+	if changes := c.changes(0); !changes.All || changes.More || len(changes.Views) != n {
+		t.Errorf("a new reader gets %d of %d keys, all=%t", len(changes.Views), n, changes.All)
+	}
 	seen := 0
-	since := uint64(0)
+	since := uint64(1) // it knows none of the present states
 	for reads := 1; ; reads++ {
 		changes := c.changes(since)
 		for _, view := range changes.Views {
@@ -97,7 +100,7 @@ func TestReadsAreBounded(t *testing.T) {
 			}
 			seen++
 		}
-		if changes.All != (reads == 1) || len(changes.Views) > changesAtMost {
+		if changes.All || len(changes.Views) > changesAtMost {
 			t.Errorf("read %d: all=%t, %d views", reads, changes.All, len(changes.Views))
 		}
 		since = changes.Next
@@ -115,8 +118,12 @@ func TestReadsAreBounded(t *testing.T) {
 	if len(c.gone) > 2*goneAtMost {
 		t.Errorf("%d departures are remembered, want %d at most", len(c.gone), 2*goneAtMost)
 	}
-	if changes := c.changes(missed); !changes.All || len(changes.Gone) > 0 {
+	changes := c.changes(missed)
+	if !changes.All || changes.More || len(changes.Gone) > 0 {
 		t.Errorf("all=%t with %d gone for a reader that missed departures, want it to start anew", changes.All, len(changes.Gone))
+	}
+	if next := c.changes(changes.Next); next.All || len(next.Views) > 0 {
+		t.Errorf("all=%t with %d keys right after, want it to be up to date", next.All, len(next.Views))
 	}
 	if changes := c.changes(c.version + 1); !changes.All {
 		t.Error("a reader from another process is told of changes, want it to start anew")

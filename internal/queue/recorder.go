@@ -303,9 +303,15 @@ func (c *recorder) changes(since uint64) Changes {
 		oldest = r
 		count++
 	}
-	result.Views = make([]KeyView, 0, min(count, changesAtMost))
+	// Who starts anew gets all at once. In parts, it would never come to an end: what the first part has changed long ago,
+	// before departures that are forgotten, so that the next read would start anew again.
+	most := changesAtMost
+	if result.All {
+		most = count
+	}
+	result.Views = make([]KeyView, 0, min(count, most))
 	for r := oldest; r != nil; r = r.links[byChange].after {
-		if len(result.Views) == changesAtMost {
+		if len(result.Views) == most {
 			result.More, result.Next = true, r.links[byChange].before.version
 			break
 		}

@@ -1,6 +1,11 @@
 package queue
 
-import "github.com/rollcall-dev/rollcall/internal/stream"
+import (
+	"maps"
+	"slices"
+
+	"github.com/rollcall-dev/rollcall/internal/stream"
+)
 
 // showAtOnce bounds how many keys one look hands over; what is more comes with the next.
 const showAtOnce = 16 * changesAtMost
@@ -10,30 +15,29 @@ func (q *Queue) Source() stream.Source {
 	var since uint64
 	shown := map[string]bool{}
 	return func() stream.Content {
-		content := stream.Content{Queue: q.Totals().row(), Gone: &stream.Gone{}}
-		for len(content.Keys) < showAtOnce {
+		rows, gone := map[string]*stream.Key{}, []string{}
+		for len(rows) < showAtOnce {
 			changes := q.Changes(since)
 			if changes.All { // whatever is shown and does not come again is no more
-				for id := range shown {
-					content.Gone.Keys = append(content.Gone.Keys, id)
-				}
+				gone = slices.AppendSeq(gone, maps.Keys(shown))
 				clear(shown)
-				content.Keys = nil
+				clear(rows)
 			}
 			for _, view := range changes.Views {
 				row := view.row()
-				shown[row.ID] = true
-				content.Keys = append(content.Keys, row)
+				rows[row.ID], shown[row.ID] = row, true
 			}
-			for _, key := range changes.Gone {
-				delete(shown, key.String())
-				content.Gone.Keys = append(content.Gone.Keys, key.String())
+			for _, key := range changes.Gone { // in a stream, what is gone comes before the rows
+				id := key.String()
+				delete(rows, id)
+				delete(shown, id)
+				gone = append(gone, id)
 			}
 			if since = changes.Next; !changes.More {
 				break
 			}
 		}
-		return content
+		return stream.Content{Queue: q.Totals().row(), Keys: slices.Collect(maps.Values(rows)), Gone: &stream.Gone{Keys: gone}}
 	}
 }
 

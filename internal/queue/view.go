@@ -67,9 +67,10 @@ type Totals struct {
 
 // Changes are what is new since an earlier look.
 type Changes struct {
-	// All: Views replace whatever the reader knows. It is so the first time, and for a reader that was away for too long.
+	// All: Views replace whatever the reader knows, and are whole. It is so the first time, and for a reader that was away for
+	// too long.
 	All bool
-	// Views are the keys that changed, the longest ago first, 512 at most.
+	// Views are the keys that changed, the longest ago first; without All, 512 at most.
 	Views []KeyView
 	// Gone are keys whose history was dropped, because they were idle for 10 minutes or because there were too many: more
 	// than 4096 idle ones.

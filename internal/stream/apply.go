@@ -120,34 +120,58 @@ func (s *State) decide(decisions []*Decision) {
 	s.Decisions = all
 }
 
-// merged returns the rows with changed ones put in and those gone left out, sorted by identity.
+// merged returns the rows, which are sorted by identity, with changed ones put in and those gone left out. It costs a pass
+// over the rows and no sorting of them: a storm changes few of many, ten times a second.
 func merged[R row](rows, changed []R, gone []string) []R {
 	if len(changed) == 0 && len(gone) == 0 {
 		return rows
 	}
-	next := make(map[string]R, len(rows)+len(changed))
+	changed, gone = slices.Clone(changed), slices.Clone(gone)
+	slices.SortStableFunc(changed, func(a, b R) int { return cmp.Compare(a.identity(), b.identity()) })
+	slices.Sort(gone)
+	next := make([]R, 0, len(rows)+len(changed))
 	for _, r := range rows {
-		next[r.identity()] = r
+		id := r.identity()
+		for len(changed) > 0 && changed[0].identity() < id {
+			next, changed = putLast(next, changed)
+		}
+		for len(gone) > 0 && gone[0] < id {
+			gone = gone[1:]
+		}
+		switch {
+		case len(changed) > 0 && changed[0].identity() == id:
+			next, changed = putLast(next, changed)
+		case len(gone) == 0 || gone[0] != id:
+			next = append(next, r)
+		}
 	}
-	for _, id := range gone {
-		delete(next, id)
+	for len(changed) > 0 {
+		next, changed = putLast(next, changed)
 	}
-	for _, r := range changed {
-		next[r.identity()] = r
-	}
-	return slices.SortedFunc(maps.Values(next), func(a, b R) int { return cmp.Compare(a.identity(), b.identity()) })
+	return next
 }
 
-// byNode groups pods by the going node, sorted by namespace and name.
-func byNode(pods []*Pod) map[string][]*Pod {
-	groups := map[string][]*Pod{}
-	for _, p := range pods {
-		groups[p.Node] = append(groups[p.Node], p)
+// putLast moves the first rows of changed, which have one identity, to the end of next: the last of them counts.
+func putLast[R row](next, changed []R) (more, rest []R) {
+	same := 1
+	for same < len(changed) && changed[same].identity() == changed[0].identity() {
+		same++
 	}
-	for _, group := range groups {
-		slices.SortFunc(group, func(a, b *Pod) int {
-			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
-		})
+	return append(next, changed[same-1]), changed[same:]
+}
+
+// byNode groups pods by the going node, in their order.
+func byNode(pods []*Pod) map[string][]*Pod {
+	sizes := map[string]int{}
+	for _, p := range pods {
+		sizes[p.Node]++
+	}
+	groups := make(map[string][]*Pod, len(sizes))
+	for _, p := range pods {
+		if groups[p.Node] == nil {
+			groups[p.Node] = make([]*Pod, 0, sizes[p.Node])
+		}
+		groups[p.Node] = append(groups[p.Node], p)
 	}
 	return groups
 }
