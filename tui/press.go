@@ -7,8 +7,24 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 )
 
-// press does what a key asks for.
+// press takes what bubbletea read at once. Keys that repeat fast, or come over a slow line, come as one message of many
+// runes; a paste is no keys.
 func (m *model) press(k tea.KeyMsg) tea.Cmd {
+	switch {
+	case k.Paste && !m.typing:
+		return nil
+	case k.Paste || len(k.Runes) < 2:
+		return m.pressOne(k)
+	}
+	cmds := make([]tea.Cmd, len(k.Runes))
+	for i, r := range k.Runes {
+		cmds[i] = m.pressOne(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}, Alt: k.Alt})
+	}
+	return tea.Sequence(cmds...)
+}
+
+// pressOne does what a key asks for.
+func (m *model) pressOne(k tea.KeyMsg) tea.Cmd {
 	if m.typing {
 		return m.typeKey(k)
 	}

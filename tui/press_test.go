@@ -185,6 +185,21 @@ func TestEveryKeyOfTheTableIsBound(t *testing.T) {
 	}
 }
 
+// Keys that were read at once are keys one after the other; what is pasted is text where text is asked for.
+func TestKeysReadAtOnce(t *testing.T) {
+	s := newStage(80, 24)
+	s.live(many())
+	s.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("jjj/n0")})
+	s.shows(t, "/n0_")
+	s.press("enter")
+	s.shows(t, "4 of 10 (30)")
+	s.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("jj?q"), Paste: true})
+	s.shows(t, "4 of 10 (30)")
+	s.press("/")
+	s.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("\x1b[2J7\n"), Paste: true})
+	s.shows(t, "/n0?[2J7 _")
+}
+
 func TestQuit(t *testing.T) {
 	for _, keys := range [][]string{{"q"}, {"ctrl+c"}, {"?", "q"}, {"enter", "i", "q"}, {"/", "q", "ctrl+c"}} {
 		s := newStage(80, 24)

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"log"
 	"os"
 
 	"k8s.io/klog/v2"
@@ -12,7 +13,12 @@ import (
 func Quiet(file *os.File) (restore func()) {
 	stderr := os.Stderr
 	os.Stderr = file
+	log.SetOutput(file) // and with it slog's default
+	klog.ClearLogger()
 	klog.LogToStderr(false)
 	klog.SetOutput(file)
-	return func() { os.Stderr = stderr }
+	return func() {
+		os.Stderr = stderr
+		log.SetOutput(stderr)
+	}
 }

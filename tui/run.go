@@ -26,8 +26,9 @@ type Options struct {
 	ASCII bool
 	// Now is this machine's clock.
 	Now func() time.Time
-	// In and Out are the terminal.
-	In, Out *os.File
+	// In and Out are the terminal; both must be files, as NeedsTerminal says.
+	In  io.Reader
+	Out io.Writer
 }
 
 // errNoTerminal is what Run answers where there is no terminal.
@@ -40,14 +41,25 @@ func (errNoTerminal) Hint() string {
 	return "kubectl rollcall stream --once prints what the controller knows, kubectl rollcall check what becomes of pods"
 }
 
+// NeedsTerminal returns an error, with a hint, unless in and out are a terminal.
+func NeedsTerminal(in io.Reader, out io.Writer) error {
+	for _, end := range []any{in, out} {
+		if file, ok := end.(*os.File); !ok || !term.IsTerminal(file.Fd()) {
+			return errNoTerminal{}
+		}
+	}
+	return nil
+}
+
 // Run shows the frames until a person quits or ctx ends; both are no error. It has the terminal for itself meanwhile: have
 // Quiet called before anything is connected.
 func Run(ctx context.Context, o Options) error {
-	if !term.IsTerminal(o.In.Fd()) || !term.IsTerminal(o.Out.Fd()) {
-		return errNoTerminal{}
+	if err := NeedsTerminal(o.In, o.Out); err != nil {
+		return err
 	}
-	out := &terminal{File: o.Out}
-	profile := termenv.NewOutput(o.Out).EnvColorProfile() // NO_COLOR, CLICOLOR and TERM, as others read them
+	file := o.Out.(*os.File) // NeedsTerminal saw it
+	out := &terminal{File: file}
+	profile := termenv.NewOutput(file).EnvColorProfile() // NO_COLOR, CLICOLOR and TERM, as others read them
 	m := newModel(o, newTheme(profile, o.ASCII))
 	m.out = out
 	return run(ctx, m, tea.WithInput(o.In), tea.WithOutput(out), tea.WithAltScreen())

@@ -3,6 +3,7 @@ package tui
 import (
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/muesli/termenv"
@@ -24,11 +25,19 @@ const (
 
 // A theme is how this terminal is written to.
 type theme struct {
-	ascii  bool
-	styles [tones]lipgloss.Style
+	styles [tones]brush
 	tail   string // of a text that was cut
 	mark   string // of the cursor's row
 	sparks []string
+}
+
+// A brush is what stands round a text to give it a tone; nothing where the terminal has no such thing.
+type brush struct{ before, after string }
+
+// newBrush has the style rendered once: looking a colour up costs more than a row.
+func newBrush(style lipgloss.Style) brush {
+	before, after, _ := strings.Cut(style.Render("x"), "x")
+	return brush{before, after}
 }
 
 // newTheme takes a palette of blue and orange, which people tell apart who do not tell red from green.
@@ -36,18 +45,17 @@ func newTheme(profile termenv.Profile, ascii bool) *theme {
 	r := lipgloss.NewRenderer(io.Discard, termenv.WithProfile(profile))
 	r.SetColorProfile(profile)
 	r.SetHasDarkBackground(true) // never asked for: the palette does for both
-	t := &theme{ascii: ascii, tail: "…", mark: "»", sparks: []string{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}}
+	t := &theme{tail: "…", mark: "»", sparks: []string{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}}
 	if ascii {
 		t.tail, t.mark, t.sparks = "~", ">", []string{"_", ".", "-", "=", "+", "*", "#", "@"}
 	}
-	t.styles = [tones]lipgloss.Style{
-		plain:  r.NewStyle(),
-		quiet:  r.NewStyle().Faint(true),
-		strong: r.NewStyle().Bold(true),
-		alarm:  r.NewStyle().Bold(true).Foreground(lipgloss.Color("208")),
-		watch:  r.NewStyle().Foreground(lipgloss.Color("178")),
-		good:   r.NewStyle().Foreground(lipgloss.Color("39")),
-		chosen: r.NewStyle().Reverse(true),
+	t.styles = [tones]brush{
+		quiet:  newBrush(r.NewStyle().Faint(true)),
+		strong: newBrush(r.NewStyle().Bold(true)),
+		alarm:  newBrush(r.NewStyle().Bold(true).Foreground(lipgloss.Color("208"))),
+		watch:  newBrush(r.NewStyle().Foreground(lipgloss.Color("178"))),
+		good:   newBrush(r.NewStyle().Foreground(lipgloss.Color("39"))),
+		chosen: newBrush(r.NewStyle().Reverse(true)),
 	}
 	return t
 }
@@ -56,7 +64,7 @@ func (t *theme) paint(as tone, text string) string {
 	if as == plain || text == "" {
 		return text
 	}
-	return t.styles[as].Inline(true).Render(text)
+	return t.styles[as].before + text + t.styles[as].after
 }
 
 // spark draws numbers, the highest at full height.

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/rollcall-dev/rollcall/karpenter"
+
 	"github.com/rollcall-dev/rollcall/internal/build"
 )
 
@@ -107,9 +109,13 @@ it too. "kubectl-rollcall completion SHELL" prints the completion of kubectl-rol
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
 	}
+	ui := &uiOptions{source: source{connection: connection}, disruption: karpenter.DefaultConfig()}
 	root.RunE = func(command *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return command.Help()
+			if err := ui.complete(); err != nil {
+				return err
+			}
+			return ui.run(command.Context(), command.InOrStdin(), command.OutOrStdout())
 		}
 		advice := "kubectl rollcall --help lists the commands"
 		if near := root.SuggestionsFor(args[0]); len(near) > 0 {
@@ -117,13 +123,14 @@ it too. "kubectl-rollcall completion SHELL" prints the completion of kubectl-rol
 		}
 		return &usageError{fmt.Sprintf("there is no command %q", args[0]), advice}
 	}
+	ui.addFlags(root)
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return &usageError{err.Error(), command.CommandPath() + " --help lists the flags"}
 	})
 	root.SetVersionTemplate("kubectl rollcall {{.Version}}\n")
 	connection.AddFlags(root.PersistentFlags())
-	root.AddCommand(newCheck(connection), newMirrors(connection), newLosses(connection), newVersion())
+	root.AddCommand(newCheck(connection), newMirrors(connection), newLosses(connection), newStream(connection), newCleanup(connection), newVersion())
 	return root
 }
 

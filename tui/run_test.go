@@ -1,0 +1,95 @@
+//go:build linux
+
+package tui
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/stream"
+)
+
+// runOn runs the UI on a terminal; the result waits for its end.
+func runOn(ctx context.Context, s *screenTerminal, frames <-chan stream.Frame) (wait func() error) {
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, Options{Frames: frames, Context: "prod-eu", Mode: "a test", Now: time.Now, In: s.near, Out: s.near})
+	}()
+	return func() error { return <-ended }
+}
+
+// A person sees frames as they come, presses keys, and leaves; the terminal is as it was.
+func TestRunOnATerminal(t *testing.T) {
+	s := newTerminal(t, 80, 24)
+	frames := make(chan stream.Frame, 1)
+	wait := runOn(t.Context(), s, frames)
+	s.await(t, "~ connecting")
+	frames <- stream.Frame{State: many(), Phase: stream.Live, Since: time.Now(), Received: time.Now()}
+	s.await(t, "n00")
+	s.press(t, "j")
+	s.await(t, "2 of 30")
+	s.press(t, "\r")
+	s.await(t, "nothing is known of pods of n01")
+	s.press(t, "\x1b")
+	s.await(t, "2 of 30")
+	s.press(t, "y")
+	s.await(t, "\x1b]52;c;"+b64("n01")+"\x07")
+	s.press(t, "q")
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+	s.await(t, "\x1b[?1049l") // the screen of before
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if strings.Contains(s.written.String(), "\x1b[?1000h") || strings.Contains(s.written.String(), "\x1b[?1002h") {
+		t.Error("the mouse was taken")
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	s := newTerminal(t, 80, 24)
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := runOn(ctx, s, make(chan stream.Frame))
+	s.await(t, "~ connecting")
+	cancel()
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Once the last frame came, the UI stays.
+func TestRunOutlivesItsFrames(t *testing.T) {
+	s := newTerminal(t, 80, 24)
+	frames := make(chan stream.Frame, 1)
+	frames <- stream.Frame{State: many(), Phase: stream.Ended, Since: time.Now(), Received: time.Now()}
+	close(frames)
+	wait := runOn(t.Context(), s, frames)
+	s.await(t, "the recording has ended")
+	s.press(t, "jq")
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunWithoutATerminal(t *testing.T) {
+	file, err := os.CreateTemp(t.TempDir(), "out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newTerminal(t, 80, 24)
+	for name, o := range map[string]Options{
+		"output is a file":     {In: s.near, Out: file},
+		"input is a file":      {In: file, Out: s.near},
+		"output is no file":    {In: s.near, Out: &strings.Builder{}},
+		"input is not a thing": {Out: s.near},
+	} {
+		var hinted interface{ Hint() string }
+		if err := Run(t.Context(), o); !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), "stream --once") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
