@@ -3,11 +3,16 @@ package deploy_test
 import (
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/rollcall-dev/rollcall/internal/liverollcall"
 )
 
 var update = flag.Bool("update", false, "write manifests/ anew")
@@ -120,4 +125,28 @@ func TestReadinessRuleIsTheCharts(t *testing.T) {
 		}
 	}
 	t.Error("the chart renders no rule")
+}
+
+// The programs know every flag that the chart gives them, with its value.
+func TestProgramsKnowTheirFlags(t *testing.T) {
+	binaries, err := liverollcall.Build(t.Context(), t.TempDir(), liverollcall.Controller, liverollcall.Agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range valueSets {
+		for _, object := range objects(t, render(t, valueSet(set))) {
+			if object.GetKind() != "Deployment" && object.GetKind() != "DaemonSet" {
+				continue
+			}
+			container := podTemplate(t, []*unstructured.Unstructured{object}, object.GetKind()).Spec.Containers[0]
+			program := filepath.Join(binaries.Dir, image(container))
+			out, err := exec.CommandContext(t.Context(), program, append(container.Args, "--help")...).CombinedOutput()
+			if err != nil {
+				t.Errorf("%s: %s %q: %v\n%s", set, image(container), container.Args, err, out)
+			}
+			if _, err := exec.CommandContext(t.Context(), program, append(container.Args, "--no-such-flag", "--help")...).CombinedOutput(); err == nil {
+				t.Errorf("%s: any flag will do", image(container))
+			}
+		}
+	}
 }

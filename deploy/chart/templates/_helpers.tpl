@@ -38,7 +38,7 @@ app.kubernetes.io/component: {{ . }}
 - --leader-elect-namespace={{ include "rollcall.controllerNamespace" . }}
 - --health-address=:8081
 - --log-format={{ $c.logFormat }}
-- --v={{ $c.verbosity }}
+- --verbosity={{ $c.verbosity }}
 - --mark={{ join "," $c.mark }}
 - --loss-retention={{ $c.lossRetention }}
 - --losses-per-namespace={{ $c.lossesPerNamespace }}
