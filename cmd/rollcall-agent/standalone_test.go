@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/livecluster"
 	"github.com/rollcall-dev/rollcall/readiness"
+	"github.com/rollcall-dev/rollcall/readiness/agent"
 )
 
 // rule is what matters of a NodeReadinessRule; its types are no Go module.
@@ -115,6 +116,11 @@ func TestStandaloneRegistration(t *testing.T) {
 	eventually(t, "an Event says that the node is held", func() (bool, string) {
 		events, err := l.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=karpenters,reason=StaticPodsNotMirrored"})
 		return err == nil && len(events.Items) == 1 && strings.Contains(events.Items[0].Message, readiness.AwaitingRegistration), fmt.Sprint(err)
+	})
+	// It registered without the taint: nothing held it, and that is said too.
+	eventually(t, "an Event says that nothing held the node", func() (bool, string) {
+		events, err := l.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=karpenters,reason=" + agent.NoReadinessTaint})
+		return err == nil && len(events.Items) == 1 && strings.Contains(events.Items[0].Message, readiness.TaintKey), fmt.Sprint(err)
 	})
 	l.patch(`{"metadata":{"labels":{"karpenter.sh/registered":"true"}}}`)
 	l.condition(corev1.ConditionTrue, readiness.NoStaticPods)

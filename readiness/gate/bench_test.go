@@ -15,8 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clientinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/rollcall-dev/rollcall/readiness"
 	"github.com/rollcall-dev/rollcall/readiness/gate"
@@ -79,26 +81,29 @@ func startBare(l *lab, requests *atomic.Int64) (stop func()) {
 	config := l.cluster.Config()
 	counting(config, requests)
 	client := kubernetes.NewForConfigOrDie(config)
-	ctx, cancel := context.WithCancel(context.Background())
-	w, err := client.CoreV1().Pods(l.namespace).Watch(ctx, metav1.ListOptions{})
+	factory := clientinformers.NewSharedInformerFactoryWithOptions(client, 0, clientinformers.WithNamespace(l.namespace))
+	mirrors := make(chan *corev1.Pod, joinNodes)
+	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { mirrors <- object.(*corev1.Pod) },
+	})
 	l.must(err)
+	told := make(chan struct{})
+	factory.Start(told)
+	const patch = `{"status":{"conditions":[{"type":"` + bareCondition + `","status":"True","reason":"Mirrored"}]}}`
 	var working sync.WaitGroup
 	for range 4 {
 		working.Go(func() {
-			for event := range w.ResultChan() {
-				pod, ok := event.Object.(*corev1.Pod)
-				if !ok || event.Type != "ADDED" {
-					continue
-				}
-				patch := `{"status":{"conditions":[{"type":"` + bareCondition + `","status":"True","reason":"Mirrored"}]}}`
-				if _, err := client.CoreV1().Nodes().Patch(ctx, pod.Spec.NodeName, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil && ctx.Err() == nil {
+			for pod := range mirrors {
+				if _, err := client.CoreV1().Nodes().Patch(context.Background(), pod.Spec.NodeName, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
 					l.Errorf("the baseline cannot write: %v", err)
 				}
 			}
 		})
 	}
 	return func() {
-		cancel()
+		close(told)
+		factory.Shutdown()
+		close(mirrors)
 		working.Wait()
 	}
 }
@@ -111,7 +116,7 @@ type join struct {
 	nodes     []*node
 
 	mu       sync.Mutex
-	held     map[string]bool
+	held     map[string]bool      // by node; whether the condition was seen not to be True
 	mirrored map[string]time.Time // when the API server had taken the last mirror
 	isTrue   map[string]time.Time // when the condition was seen to be True
 }
@@ -119,7 +124,9 @@ type join struct {
 func newJoin(b *testing.B, condition string) *join {
 	j := &join{lab: newLab(b), condition: condition, held: map[string]bool{}, mirrored: map[string]time.Time{}, isTrue: map[string]time.Time{}}
 	for i := range joinNodes {
-		j.nodes = append(j.nodes, &node{j.lab, fmt.Sprintf("%s-%d", j.namespace, i)})
+		n := &node{j.lab, fmt.Sprintf("%s-%d", j.namespace, i)}
+		j.nodes = append(j.nodes, n)
+		j.held[n.name] = false
 	}
 	b.Cleanup(func() {
 		j.each(func(ctx context.Context, n *node) error {
@@ -131,7 +138,7 @@ func newJoin(b *testing.B, condition string) *join {
 
 // run has the nodes made, held, and mirrored, and waits until all conditions are True.
 func (j *join) run() {
-	j.follow()
+	j.watchNodes(j.see)
 	uids := make([]types.UID, len(j.nodes))
 	j.each(func(ctx context.Context, n *node) error {
 		object, err := n.joined()
@@ -145,7 +152,14 @@ func (j *join) run() {
 		return err
 	})
 	if j.condition == readiness.DefaultCondition {
-		j.await("held", func() int { return len(j.held) })
+		j.await("held", func() (held int) {
+			for _, is := range j.held {
+				if is {
+					held++
+				}
+			}
+			return held
+		})
 	}
 	j.each(func(ctx context.Context, n *node) error {
 		_, err := j.client.CoreV1().Pods(j.namespace).Create(ctx, n.mirrorOf(uids[slices.Index(j.nodes, n)], "proxy", "p1"), metav1.CreateOptions{})
@@ -159,8 +173,7 @@ func (j *join) run() {
 
 // joined is the Node as its kubelet and its agent make it.
 func (n *node) joined() (*corev1.Node, error) {
-	expected := readiness.Expected{Source: "test", BootID: boot, Observed: time.Now(), Pods: []readiness.StaticPod{{Namespace: n.namespace, Name: n.pod("proxy"), Hash: "p1"}}}
-	set, err := expected.Encode("test")
+	set, err := n.set(boot, map[string]string{"proxy": "p1"})
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.name, Annotations: map[string]string{readiness.StaticPodsAnnotation: set}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: readiness.TaintKey, Effect: corev1.TaintEffectNoSchedule}}},
@@ -168,38 +181,18 @@ func (n *node) joined() (*corev1.Node, error) {
 	}, err
 }
 
-// follow notes what becomes of the nodes.
-func (j *join) follow() {
-	ctx, cancel := context.WithCancel(context.Background())
-	w, err := j.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
-	j.must(err)
-	ours := map[string]bool{}
-	for _, n := range j.nodes {
-		ours[n.name] = true
+// see notes what becomes of the nodes.
+func (j *join) see(object *corev1.Node) {
+	now, c := time.Now(), readiness.ConditionOf(object, j.condition)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch _, ours := j.held[object.Name]; {
+	case !ours || c == nil:
+	case c.Status != corev1.ConditionTrue:
+		j.held[object.Name] = true
+	case j.isTrue[object.Name].IsZero():
+		j.isTrue[object.Name] = now
 	}
-	var following sync.WaitGroup
-	following.Go(func() {
-		for event := range w.ResultChan() {
-			object, ok := event.Object.(*corev1.Node)
-			if !ok || !ours[object.Name] {
-				continue
-			}
-			now, c := time.Now(), readiness.ConditionOf(object, j.condition)
-			j.mu.Lock()
-			switch {
-			case c == nil:
-			case c.Status != corev1.ConditionTrue:
-				j.held[object.Name] = true
-			case j.isTrue[object.Name].IsZero():
-				j.isTrue[object.Name] = now
-			}
-			j.mu.Unlock()
-		}
-	})
-	j.Cleanup(func() {
-		cancel()
-		following.Wait()
-	})
 }
 
 // await waits until count, which is read under the lock, has come to all nodes.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
+	clientinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -221,21 +222,24 @@ func (n *node) create(change ...func(*corev1.Node)) {
 	object := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.name},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: readiness.TaintKey, Value: "pending", Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{
+			NodeInfo: corev1.NodeSystemInfo{BootID: boot},
+			// Without a kubelet the node would be taken for a dead one.
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		},
 	}
 	for _, c := range change {
 		c(object)
 	}
 	_, err := n.client.CoreV1().Nodes().Create(n.Context(), object, metav1.CreateOptions{})
 	n.must(err)
-	n.boot(boot)
 	n.Cleanup(func() { _ = n.client.CoreV1().Nodes().Delete(context.Background(), n.name, metav1.DeleteOptions{}) })
 }
 
 // boot is the machine's boot, as its kubelet tells.
 func (n *node) boot(id string) {
 	n.Helper()
-	// Without a kubelet the node would be taken for a dead one.
-	n.patch(`{"status":{"nodeInfo":{"bootID":"`+id+`"},"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":"2100-01-01T00:00:00Z"}]}}`, "status")
+	n.patch(`{"status":{"nodeInfo":{"bootID":"`+id+`"}}}`, "status")
 }
 
 func (n *node) patch(patch string, subresources ...string) {
@@ -256,26 +260,34 @@ func (n *node) expect(hashes map[string]string) { n.Helper(); n.publish(boot, ha
 
 func (n *node) publish(bootID string, hashes map[string]string) {
 	n.Helper()
-	n.must(n.tryPublish(n.Context(), bootID, hashes))
+	value, err := n.set(bootID, hashes)
+	n.must(err)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{readiness.StaticPodsAnnotation: value}}})
+	n.must(err)
+	_, err = n.client.CoreV1().Nodes().Patch(n.Context(), n.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "rollcall-agent"})
+	n.must(err)
 }
 
-func (n *node) tryPublish(ctx context.Context, bootID string, hashes map[string]string) error {
+// published has a Node made with its set.
+func (l *lab) published(suffix, name, hash string) func(*corev1.Node) {
+	l.Helper()
+	n := &node{l, l.namespace + "-" + suffix}
+	value, err := n.set(boot, map[string]string{name: hash})
+	l.must(err)
+	return func(object *corev1.Node) {
+		object.Annotations = map[string]string{readiness.StaticPodsAnnotation: value}
+	}
+}
+
+// set is the annotation's value.
+func (n *node) set(bootID string, hashes map[string]string) (string, error) {
 	expected := readiness.Expected{Source: "test", BootID: bootID, Observed: time.Now()}
 	for _, name := range slices.Sorted(maps.Keys(hashes)) {
 		expected.Pods = append(expected.Pods, readiness.StaticPod{
 			Namespace: n.namespace, Name: n.pod(name), Hash: hashes[name], CPU: resource.MustParse("100m"), Memory: resource.MustParse("0"),
 		})
 	}
-	value, err := expected.Encode("test")
-	if err != nil {
-		return err
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{readiness.StaticPodsAnnotation: value}}})
-	if err != nil {
-		return err
-	}
-	_, err = n.client.CoreV1().Nodes().Patch(ctx, n.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "rollcall-agent"})
-	return err
+	return expected.Encode("test")
 }
 
 func (n *node) pod(name string) string { return name + "-" + n.name }
@@ -335,7 +347,7 @@ func (n *node) becomes(status corev1.ConditionStatus, reason string) corev1.Node
 	return found
 }
 
-// history follows the status and reason of a node's condition, and its taint.
+// history is the status and reason of a node's condition, one after the other.
 type history struct {
 	mu     sync.Mutex
 	states []string
@@ -343,33 +355,42 @@ type history struct {
 
 func (n *node) follow() *history {
 	n.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	w, err := n.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + n.name})
-	n.must(err)
 	h := &history{}
-	var following sync.WaitGroup
-	following.Go(func() {
-		for event := range w.ResultChan() {
-			object, ok := event.Object.(*corev1.Node)
-			if !ok {
-				continue
-			}
-			state := "none"
-			if c := readiness.ConditionOf(object, readiness.DefaultCondition); c != nil {
-				state = string(c.Status) + " " + c.Reason
-			}
-			h.mu.Lock()
-			if len(h.states) == 0 || h.states[len(h.states)-1] != state {
-				h.states = append(h.states, state)
-			}
-			h.mu.Unlock()
+	n.watchNodes(func(object *corev1.Node) {
+		if object.Name != n.name {
+			return
+		}
+		state := "none"
+		if c := readiness.ConditionOf(object, readiness.DefaultCondition); c != nil {
+			state = string(c.Status) + " " + c.Reason
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(h.states) == 0 || h.states[len(h.states)-1] != state {
+			h.states = append(h.states, state)
 		}
 	})
-	n.Cleanup(func() {
-		cancel()
-		following.Wait()
-	})
 	return h
+}
+
+// watchNodes calls see with each version of each Node, one at a time, until the test ends.
+func (l *lab) watchNodes(see func(*corev1.Node)) {
+	l.Helper()
+	factory := clientinformers.NewSharedInformerFactory(l.client, 0)
+	registration, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { see(object.(*corev1.Node)) },
+		UpdateFunc: func(_, object any) { see(object.(*corev1.Node)) },
+	})
+	l.must(err)
+	stop := make(chan struct{})
+	factory.Start(stop)
+	l.Cleanup(func() {
+		close(stop)
+		factory.Shutdown()
+	})
+	if !cache.WaitForCacheSync(l.Context().Done(), registration.HasSynced) {
+		l.Fatal("the nodes cannot be watched")
+	}
 }
 
 func (h *history) all() []string {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/rollcall-dev/rollcall/internal/domain"
@@ -88,26 +87,7 @@ type joining struct {
 	early    []string
 }
 
-// watch notes each release, and those that are early: before the condition is True, or before the last mirror was made.
-func (j *joining) watch(l *lab) {
-	l.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	w, err := l.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
-	l.must(err)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for event := range w.ResultChan() {
-			if object, ok := event.Object.(*corev1.Node); ok {
-				j.see(object)
-			}
-		}
-	})
-	l.Cleanup(func() {
-		cancel()
-		watching.Wait()
-	})
-}
-
+// see notes each release, and those that are early: before the condition is True, or before the last mirror was made.
 func (j *joining) see(object *corev1.Node) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -147,7 +127,7 @@ func TestLeaderKilledAmongJoiningNodes(t *testing.T) {
 		j.nodes = append(j.nodes, n)
 		j.complete[n.name] = time.Time{}
 	}
-	j.watch(l)
+	l.watchNodes(j.see)
 	var cut, never atomic.Bool
 	var lost atomic.Int32
 	first, leads := l.candidate("first", &cut, &lost)
