@@ -137,7 +137,9 @@ func TestStreamFollowsTheLeader(t *testing.T) {
 		changed = time.Now()
 		return err == nil && lease.Spec.HolderIdentity != nil && strings.HasPrefix(*lease.Spec.HolderIdentity, "second_"), err
 	})
-	frame = until("the second's snapshot", func(f stream.Frame) bool { return f.State != nil && f.Phase == stream.Live && f.Peer == l.namespace+"/second" })
+	frame = until("the second's snapshot", func(f stream.Frame) bool {
+		return f.State != nil && f.Phase == stream.Live && f.Peer == l.namespace+"/second"
+	})
 	took := frame.Received.Sub(changed)
 	t.Logf("a snapshot of the new leader %v after the Lease changed hands", took)
 	if took > 5*time.Second {

@@ -93,6 +93,10 @@ func (d *Dialer) leader(ctx context.Context) (holder, pod string, err error) {
 	return holder, name, nil
 }
 
+// pluginFailed is how client-go begins what it says of an exec credential plugin that failed; the error has no type
+// (k8s.io/client-go plugin/pkg/client/auth/exec RoundTrip).
+const pluginFailed = "getting credentials: "
+
 // refused makes of a failed request what a person can act on.
 func (d *Dialer) refused(err error, verb, resource, name string) error {
 	e := &stream.ConnectError{Problem: fmt.Sprintf("cannot %s %s %s/%s: %v", verb, resource, d.namespace, name, err), Err: err}
@@ -103,6 +107,9 @@ func (d *Dialer) refused(err error, verb, resource, name string) error {
 		e.Lasting = true
 	case apierrors.IsUnauthorized(err):
 		e.Problem, e.Advice, e.Lasting = fmt.Sprintf("the cluster at %s does not accept your credentials", d.config.Host), "log in again, or check --context and --user", true
+	case strings.Contains(err.Error(), pluginFailed):
+		_, said, _ := strings.Cut(err.Error(), pluginFailed)
+		e.Problem, e.Advice, e.Lasting = "the kubeconfig's credential plugin gave no credentials: "+said, "run it by hand, or log in again; --context and --user choose another", true
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !errors.Is(err, context.Canceled):
 		e.Problem, e.Advice = fmt.Sprintf("no cluster answers at %s: %v", d.config.Host, err), "check --kubeconfig, KUBECONFIG and --context"
 	}
