@@ -14,7 +14,10 @@ import (
 	"github.com/muesli/termenv"
 
 	"github.com/rollcall-dev/rollcall/internal/stream"
+	"github.com/rollcall-dev/rollcall/tui/internal/unasked"
 )
+
+func init() { unasked.Done() }
 
 // Options say what a UI shows and where.
 type Options struct {

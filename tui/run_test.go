@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -91,5 +93,23 @@ func TestRunWithoutATerminal(t *testing.T) {
 		if err := Run(t.Context(), o); !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), "stream --once") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A program that imports this package and draws nothing says nothing to the terminal and waits for no answer.
+func TestTerminalIsNotAsked(t *testing.T) {
+	s := newTerminal(t, 80, 24)
+	quiet := exec.Command(os.Args[0])
+	quiet.Env = append(os.Environ(), asNothing+"=1", "TERM=xterm-256color", "CI=")
+	quiet.Stdin, quiet.Stdout = s.near, s.near
+	quiet.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // in the foreground of its terminal
+	if err := quiet.Run(); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, "TERM is xterm-256color")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if strings.Contains(s.written.String(), "\x1b") {
+		t.Errorf("the terminal was sent %q", s.written.String())
 	}
 }
