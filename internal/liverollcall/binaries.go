@@ -53,12 +53,10 @@ func (b *Binaries) Controller(ctx context.Context, cluster *livecluster.Cluster,
 		return nil, err
 	}
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		select {
-		case <-p.done:
+		if p.ended() {
 			return false, errors.New("it ended")
-		default:
-			return ready(ctx, "http://"+health+"/readyz"), nil
 		}
+		return ready(ctx, "http://"+health+"/readyz"), nil
 	})
 	if err != nil {
 		p.Stop()

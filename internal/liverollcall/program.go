@@ -6,54 +6,111 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
+	"time"
 )
 
-// Program is one of rollcall's programs as a child of this process.
+// restartAfter is how long a program that ended by itself stays away.
+const restartAfter = time.Second
+
+// Program is one of rollcall's programs as a child of this process. One that ends by itself is started again, as a kubelet
+// does: a controller that lost its Lease ends so.
 type Program struct {
 	name string
-	cmd  *exec.Cmd
+	path string
+	args []string
 	log  string
-	done chan struct{} // closed once it has ended
+	stop chan struct{} // closed by Stop
+	done chan struct{} // closed once it is gone for good
+
+	mu    sync.Mutex
+	child *os.Process // guarded by mu; nil while none runs
+	ends  int         // guarded by mu; how often it ended by itself
+	once  sync.Once
 }
 
-// Start runs the program with its output in a log of that name, and waits for nothing.
+// Start runs the program with its output in a log of that name, anew, and waits for nothing.
 func (b *Binaries) Start(binary, name string, args ...string) (*Program, error) {
-	p := &Program{name: name, log: filepath.Join(b.Dir, name+".log"), done: make(chan struct{})}
-	log, err := os.Create(p.log)
-	if err != nil {
+	p := &Program{
+		name: name, path: filepath.Join(b.Dir, binary), args: args, log: filepath.Join(b.Dir, name+".log"),
+		stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	if err := os.RemoveAll(p.log); err != nil {
 		return nil, err
 	}
-	defer log.Close()
-	p.cmd = exec.Command(filepath.Join(b.Dir, binary), args...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := p.run(); err != nil {
+	started := make(chan error)
+	go p.run(started)
+	if err := <-started; err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 	return p, nil
 }
 
-// run starts the process so that it ends when this one does, also when that crashes. The kernel sends the signal when the
-// thread that forked ends, so that thread is kept until the process has ended.
-func (p *Program) run() error {
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	started := make(chan error)
-	go func() {
-		defer close(p.done)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait()
+// run keeps the program running until Stop, and says once whether it could be started. It ends when this process does, also
+// when that crashes: the kernel sends a signal when the thread that forked ends, so that thread is kept.
+func (p *Program) run(started chan<- error) {
+	defer close(p.done)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	command, err := p.launch()
+	started <- err
+	for err == nil && command != nil {
+		_ = command.Wait()
+		p.mu.Lock()
+		p.child = nil
+		p.ends++
+		p.mu.Unlock()
+		select {
+		case <-p.stop:
+			return
+		case <-time.After(restartAfter):
 		}
-	}()
-	return <-started
+		command, err = p.launch()
+	}
+}
+
+// launch starts the program, or returns nil where Stop was called before.
+func (p *Program) launch() (*exec.Cmd, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.stop:
+		return nil, nil
+	default:
+	}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	command := exec.Command(p.path, p.args...)
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	p.child = command.Process
+	return command, nil
+}
+
+// ended tells whether the program has ended by itself since it was started.
+func (p *Program) ended() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ends > 0
 }
 
 // Stop ends the program with SIGTERM and waits until it is gone. It may be called more than once.
 func (p *Program) Stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	p.once.Do(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		close(p.stop)
+		if p.child != nil {
+			_ = p.child.Signal(syscall.SIGTERM)
+		}
+	})
 	<-p.done
 }
 
