@@ -170,7 +170,7 @@ func TestAlertsOnRealMetrics(t *testing.T) {
 			t.Errorf("%s: active are %v, want %v", name, active, tc.want)
 		}
 	}
-	_, compared := judge(t, quiet, trouble, more)
+	_, compared := judge(t, quiet, trouble, trouble, refusals, more)
 	for alert, n := range compared {
 		if n == 0 {
 			t.Errorf("%s has nothing to compare in what a controller serves", alert)

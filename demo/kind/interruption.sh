@@ -8,6 +8,8 @@ node=${1:-$(worker 1)}
 
 marked() { [ -n "$(kubectl -n "$shop" get pod "$1" -o jsonpath='{.metadata.annotations.rollcall\.dev/at-risk}')" ]; }
 unmarked() { ! marked "$1"; }
+records() { kubectl -n "$shop" get podlosses -o jsonpath='{.items[*].status.state}' | { grep -ow Closed || true; } | wc -l; }
+closed() { [ "$(records)" -ge $((before + 2)) ]; }
 gone() { ! kubectl -n "$shop" get pod "$1"; }
 
 # pod NAME: one that nothing will make again, on the node.
@@ -27,6 +29,8 @@ step "two bare pods and a Deployment in namespace $shop, on $node"
 make_namespace "$shop"
 kubectl taint node "$node" spot-interruption- >/dev/null 2>&1 || true
 kubectl uncordon "$node" >/dev/null
+kubectl -n "$shop" delete pod notebook load-test --ignore-not-found --wait >/dev/null
+before=$(records)
 pod notebook
 pod load-test
 kubectl -n "$shop" create deployment web --image registry.k8s.io/pause:3.10 --dry-run=client -o yaml | kubectl apply -f - >/dev/null
@@ -43,7 +47,6 @@ show kubectl -n "$shop" get pods -o 'custom-columns=POD:.metadata.name,NODE:.spe
 step "drain with force, as a termination handler does"
 kubectl drain "$node" --force --ignore-daemonsets --delete-emptydir-data --disable-eviction --pod-selector=demo=rollcall --timeout=1m >/dev/null
 for name in notebook load-test; do wait_for 60 "the end of $name" gone "$name"; done
-closed() { [ "$(kubectl -n "$shop" get podlosses -o jsonpath='{.items[*].status.state}' | grep -ow Closed | wc -l)" -ge 2 ]; }
 wait_for 30 "the records" closed
 look "what was lost is on record, with what is needed to have it back"
 show kubectl rollcall losses -n "$shop" --since 1h
