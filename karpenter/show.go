@@ -152,7 +152,7 @@ func (s *show) life(name string, life Life) {
 	}
 }
 
-// stand shows the standing answer, whole.
+// stand shows the standing answer, whole. The map and its rows are its own from then on.
 func (s *show) stand(rows map[string]*stream.Standing) {
 	if s.hub == nil {
 		return
