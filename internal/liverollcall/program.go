@@ -102,13 +102,18 @@ func (p *Program) ended() bool {
 }
 
 // Stop ends the program with SIGTERM and waits until it is gone. It may be called more than once.
-func (p *Program) Stop() {
+func (p *Program) Stop() { p.end(syscall.SIGTERM) }
+
+// Kill ends the program for good with SIGKILL, as a machine that dies does, and waits until it is gone.
+func (p *Program) Kill() { p.end(syscall.SIGKILL) }
+
+func (p *Program) end(signal syscall.Signal) {
 	p.once.Do(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		close(p.stop)
 		if p.child != nil {
-			_ = p.child.Signal(syscall.SIGTERM)
+			_ = p.child.Signal(signal)
 		}
 	})
 	<-p.done
