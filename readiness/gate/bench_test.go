@@ -124,15 +124,10 @@ type join struct {
 func newJoin(b *testing.B, condition string) *join {
 	j := &join{lab: newLab(b), condition: condition, held: map[string]bool{}, mirrored: map[string]time.Time{}, isTrue: map[string]time.Time{}}
 	for i := range joinNodes {
-		n := &node{j.lab, fmt.Sprintf("%s-%d", j.namespace, i)}
+		n := j.named(fmt.Sprint(i))
 		j.nodes = append(j.nodes, n)
 		j.held[n.name] = false
 	}
-	b.Cleanup(func() {
-		j.each(func(ctx context.Context, n *node) error {
-			return j.client.CoreV1().Nodes().Delete(ctx, n.name, metav1.DeleteOptions{})
-		})
-	})
 	return j
 }
 
@@ -141,10 +136,12 @@ func (j *join) run() {
 	j.watchNodes(j.see)
 	uids := make([]types.UID, len(j.nodes))
 	j.each(func(ctx context.Context, n *node) error {
-		object, err := n.joined()
+		set, err := n.set(boot, map[string]string{"proxy": "p1"})
 		if err != nil {
 			return err
 		}
+		object := n.fresh()
+		object.Annotations = map[string]string{readiness.StaticPodsAnnotation: set}
 		made, err := j.client.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{})
 		if err == nil {
 			uids[slices.Index(j.nodes, n)] = made.UID
@@ -169,16 +166,6 @@ func (j *join) run() {
 		return err
 	})
 	j.await("True", func() int { return len(j.isTrue) })
-}
-
-// joined is the Node as its kubelet and its agent make it.
-func (n *node) joined() (*corev1.Node, error) {
-	set, err := n.set(boot, map[string]string{"proxy": "p1"})
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.name, Annotations: map[string]string{readiness.StaticPodsAnnotation: set}},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: readiness.TaintKey, Effect: corev1.TaintEffectNoSchedule}}},
-		Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: boot}},
-	}, err
 }
 
 // see notes what becomes of the nodes.

@@ -141,7 +141,8 @@ func TestNobodyTakesTheTaint(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	l := newLab(t)
 	r := l.start(func(o *gate.Options, _ *rest.Config) { o.DryRun, o.ReleaseTaint = true, true })
-	n := l.node("a", l.published("a", "proxy", "p1"))
+	n := l.named("a")
+	n.create(n.publishedSet("proxy", "p1"))
 	says := func(what string, count int) {
 		t.Helper()
 		n.eventually(what, func(context.Context) (bool, error) { return r.seen.decided(n.name, what) == count, nil })

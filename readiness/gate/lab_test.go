@@ -3,10 +3,8 @@ package gate_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -18,20 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/dynamic"
 	clientinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rollcall-dev/rollcall/internal/informers"
-	"github.com/rollcall-dev/rollcall/internal/leader"
 	"github.com/rollcall-dev/rollcall/internal/livecluster"
-	"github.com/rollcall-dev/rollcall/internal/metrics"
-	"github.com/rollcall-dev/rollcall/internal/queue"
 	"github.com/rollcall-dev/rollcall/readiness"
-	"github.com/rollcall-dev/rollcall/readiness/gate"
 )
 
 // patience bounds every wait: a loaded machine may be slow, and a test that holds does not wait.
@@ -82,127 +72,6 @@ func (l *lab) eventually(what string, condition func(context.Context) (bool, err
 	}
 }
 
-// A running gate, in this process.
-type running struct {
-	agent   string // its user agent, which no other has
-	client  kubernetes.Interface
-	seen    *diary
-	metrics *metrics.Metrics
-	// stop ends it as SIGTERM does, depose as the loss of the Lease.
-	stop, depose func()
-}
-
-// A diary is an Observer that remembers.
-type diary struct {
-	mu        sync.Mutex
-	sights    map[string]gate.Sight // the last of each node
-	looks     map[string]int
-	decisions []gate.Decision
-	left      []string
-}
-
-func (d *diary) Seen(s gate.Sight) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.sights[s.Node.Name] = s
-	d.looks[s.Node.Name]++
-}
-
-func (d *diary) Left(node string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.left = append(d.left, node)
-}
-
-func (d *diary) Decided(decision gate.Decision) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.decisions = append(d.decisions, decision)
-}
-
-// decided counts the decisions of one kind about a node.
-func (d *diary) decided(node, what string) (count int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, decision := range d.decisions {
-		if decision.Node == node && decision.What == what {
-			count++
-		}
-	}
-	return count
-}
-
-func (d *diary) looked(node string) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.looks[node]
-}
-
-// start runs a gate with the defaults, changed by configure, and returns when its caches are synced.
-func (l *lab) start(configure func(*gate.Options, *rest.Config)) *running {
-	l.Helper()
-	r, set, keys := l.prepare(configure)
-	l.work(r, set, func(lead context.Context, told <-chan struct{}) error { return keys.Run(lead, told, 4) })
-	return r
-}
-
-// prepare makes a gate that does not work yet.
-func (l *lab) prepare(configure func(*gate.Options, *rest.Config)) (*running, *informers.Set, *queue.Queue) {
-	l.Helper()
-	config := l.cluster.Config()
-	config.UserAgent = fmt.Sprintf("rollcall-gate/%s-%d", l.namespace, time.Now().UnixNano())
-	r := &running{
-		agent: config.UserAgent, seen: &diary{sights: map[string]gate.Sight{}, looks: map[string]int{}},
-		metrics: metrics.New("", nil, func(string) bool { return false }),
-	}
-	options := gate.Options{
-		Taint: readiness.DefaultTaint, Condition: readiness.DefaultCondition, Settle: time.Second, HeldWarning: 5 * time.Minute,
-		Queue: queue.New(queue.Options{}), Identity: "test", Observer: r.seen, Metrics: r.metrics,
-	}
-	if configure != nil {
-		configure(&options, config)
-	}
-	clients := informers.Clients{
-		Typed: kubernetes.NewForConfigOrDie(config), Dynamic: dynamic.NewForConfigOrDie(config), Metadata: metadata.NewForConfigOrDie(config),
-	}
-	set, err := informers.New(clients, informers.Options{})
-	l.must(err)
-	_, err = gate.New(clients.Typed, set, options)
-	l.must(err)
-	r.client = clients.Typed
-	return r, set, options.Queue
-}
-
-// work runs the queue until the gate is stopped or deposed, once.
-func (l *lab) work(r *running, set *informers.Set, run leader.Work) {
-	l.Helper()
-	background, end := context.WithCancel(context.Background())
-	lead, lose := context.WithCancel(background)
-	told := make(chan struct{})
-	var going sync.WaitGroup
-	going.Go(func() { set.Run(background) })
-	if !cache.WaitForCacheSync(l.Context().Done(), set.Synced) {
-		l.Fatal("the caches did not sync")
-	}
-	worked := make(chan error, 1)
-	go func() { worked <- run(lead, told) }()
-	var once sync.Once
-	finish := func(stop func()) {
-		once.Do(func() {
-			stop()
-			if err := <-worked; err != nil && !errors.Is(err, leader.ErrLost) {
-				l.Errorf("the gate ended with %v", err)
-			}
-			end()
-			going.Wait()
-			lose()
-		})
-	}
-	r.stop = func() { finish(func() { close(told) }) }
-	r.depose = func() { finish(lose) }
-	l.Cleanup(r.stop)
-}
-
 // A node is a Node without a machine.
 type node struct {
 	*lab
@@ -212,14 +81,28 @@ type node struct {
 // node makes a Node that bears the readiness taint.
 func (l *lab) node(suffix string, change ...func(*corev1.Node)) *node {
 	l.Helper()
-	n := &node{l, l.namespace + "-" + suffix}
+	n := l.named(suffix)
 	n.create(change...)
 	return n
 }
 
+// named is a node that has not joined yet.
+func (l *lab) named(suffix string) *node { return &node{l, l.namespace + "-" + suffix} }
+
 func (n *node) create(change ...func(*corev1.Node)) {
 	n.Helper()
-	object := &corev1.Node{
+	object := n.fresh()
+	for _, c := range change {
+		c(object)
+	}
+	_, err := n.client.CoreV1().Nodes().Create(n.Context(), object, metav1.CreateOptions{})
+	n.must(err)
+	n.Cleanup(func() { _ = n.client.CoreV1().Nodes().Delete(context.Background(), n.name, metav1.DeleteOptions{}) })
+}
+
+// fresh is the Node as its kubelet registers it.
+func (n *node) fresh() *corev1.Node {
+	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.name},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: readiness.TaintKey, Value: "pending", Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{
@@ -228,12 +111,6 @@ func (n *node) create(change ...func(*corev1.Node)) {
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}},
 		},
 	}
-	for _, c := range change {
-		c(object)
-	}
-	_, err := n.client.CoreV1().Nodes().Create(n.Context(), object, metav1.CreateOptions{})
-	n.must(err)
-	n.Cleanup(func() { _ = n.client.CoreV1().Nodes().Delete(context.Background(), n.name, metav1.DeleteOptions{}) })
 }
 
 // boot is the machine's boot, as its kubelet tells.
@@ -268,12 +145,11 @@ func (n *node) publish(bootID string, hashes map[string]string) {
 	n.must(err)
 }
 
-// published has a Node made with its set.
-func (l *lab) published(suffix, name, hash string) func(*corev1.Node) {
-	l.Helper()
-	n := &node{l, l.namespace + "-" + suffix}
+// publishedSet has a Node made with its set.
+func (n *node) publishedSet(name, hash string) func(*corev1.Node) {
+	n.Helper()
 	value, err := n.set(boot, map[string]string{name: hash})
-	l.must(err)
+	n.must(err)
 	return func(object *corev1.Node) {
 		object.Annotations = map[string]string{readiness.StaticPodsAnnotation: value}
 	}
@@ -398,8 +274,3 @@ func (h *history) all() []string {
 	defer h.mu.Unlock()
 	return slices.Clone(h.states)
 }
-
-// roundTripper is a function as a transport.
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
