@@ -32,7 +32,7 @@ func (o *occasion) startAgent(kubeconfig string, standalone bool) *liverollcall.
 	o.Helper()
 	bootID := filepath.Join(o.TempDir(), "boot_id")
 	o.must(os.WriteFile(bootID, []byte(boot+"\n"), 0o600))
-	p, err := o.binaries.Start(liverollcall.Agent, "agent-of-"+o.namespace, "--kubeconfig", kubeconfig, "--node-name", o.nodeName("mine"),
+	p, err := o.programs().Start(liverollcall.Agent, "agent-of-"+o.namespace, "--kubeconfig", kubeconfig, "--node-name", o.nodeName("mine"),
 		"--identity", o.namespace, "--boot-id-file", bootID, "--pods-api-socket=", "--manifests", o.TempDir(), fmt.Sprintf("--standalone=%t", standalone))
 	o.must(err)
 	o.Cleanup(p.Stop)
@@ -58,27 +58,27 @@ func (o *occasion) forge(node string) {
 	expected := readiness.Expected{Source: "manifests", BootID: boot, Observed: time.Now(), Pods: []readiness.StaticPod{{Namespace: "a", Name: "b"}}}
 	forged, err := expected.Encode("forger")
 	o.must(err)
-	o.patchNode(node, map[string]any{"metadata": map[string]any{"annotations": map[string]any{domain.StaticPods: forged}}})
+	o.patchNode(o.nodeName(node), map[string]any{"metadata": map[string]any{"annotations": map[string]any{domain.StaticPods: forged}}})
 }
 
 // touch changes the Node's version and nothing that matters.
-func (o *occasion) touch(node string) {
-	o.patchNode(node, map[string]any{"metadata": map[string]any{"labels": map[string]any{"example.com/touched": fmt.Sprint(time.Now().UnixNano())}}})
+func (l *lab) touch(node string) {
+	l.patchNode(node, map[string]any{"metadata": map[string]any{"labels": map[string]any{"example.com/touched": fmt.Sprint(time.Now().UnixNano())}}})
 }
 
 func (o *occasion) forgetCondition(node string) {
 	o.Helper()
 	gone := []any{map[string]any{"$patch": "delete", "type": readiness.DefaultCondition}}
-	o.patchNode(node, map[string]any{"status": map[string]any{"conditions": gone}}, "status")
+	o.patchNode(o.nodeName(node), map[string]any{"status": map[string]any{"conditions": gone}}, "status")
 }
 
-func (o *occasion) patchNode(node string, patch map[string]any, subresource ...string) {
-	o.Helper()
+func (l *lab) patchNode(node string, patch map[string]any, subresource ...string) {
+	l.Helper()
 	text, err := json.Marshal(patch)
 	if err == nil {
-		_, err = o.client.CoreV1().Nodes().Patch(o.Context(), o.nodeName(node), types.StrategicMergePatchType, text, metav1.PatchOptions{}, subresource...)
+		_, err = l.client.CoreV1().Nodes().Patch(l.Context(), node, types.StrategicMergePatchType, text, metav1.PatchOptions{}, subresource...)
 	}
 	if err != nil {
-		o.Error(err) // not Fatal: this is called on the door's goroutines, too
+		l.Error(err) // not Fatal: this is called on the door's goroutines, too
 	}
 }

@@ -163,6 +163,10 @@ func (d *door) used() []right {
 	seen := map[right]bool{}
 	for _, q := range d.asked {
 		seen[q.right] = true
+		if q.resource == "pods/portforward" {
+			// The API server asks for it behind a WebSocket's GET (k8s.io/kubernetes pkg/registry/core/pod/rest/subresources.go).
+			seen[right{"create", q.group, q.resource}] = true
+		}
 	}
 	return sorted(seen)
 }

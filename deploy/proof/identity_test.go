@@ -22,11 +22,17 @@ type identity struct {
 
 var identities atomic.Int32
 
-// bound is the account in a pod on the node: the API server writes the node's name into the token.
+// bound is the account in a pod on the node: the API server writes the node's name into the token. The pod belongs to the
+// node, so that nothing is lost with it.
 func (l *lab) bound(namespace, account, node string) identity {
 	l.Helper()
+	owner, err := l.client.CoreV1().Nodes().Get(l.Context(), node, metav1.GetOptions{})
+	l.must(err)
 	pod, err := l.client.CoreV1().Pods(namespace).Create(l.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", account, identities.Add(1))},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            fmt.Sprintf("%s-%d", account, identities.Add(1)),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: owner.UID}},
+		},
 		Spec: corev1.PodSpec{
 			ServiceAccountName: account, NodeName: node,
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},

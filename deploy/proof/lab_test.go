@@ -36,7 +36,7 @@ const system = "rollcall-system"
 const home = "home"
 
 // patience bounds every wait.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // kinds are those of the chart that are installed here: all that say who may do what. Nothing runs from images.
 var kinds = map[string]schema.GroupVersionResource{
@@ -55,11 +55,10 @@ var losses = schema.GroupVersionResource{Group: "rollcall.dev", Version: "v1alph
 // A lab is the shared cluster with the chart's accounts, roles and policies, and the programs to run.
 type lab struct {
 	*testing.T
-	cluster  *livecluster.Cluster
-	client   kubernetes.Interface
-	dynamic  dynamic.Interface
-	binaries *liverollcall.Binaries
-	chart    []*unstructured.Unstructured
+	cluster *livecluster.Cluster
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+	chart   []*unstructured.Unstructured
 }
 
 // programs builds all three once for the tests of this package.
@@ -86,9 +85,6 @@ func newLab(t *testing.T, values string) *lab {
 	t.Helper()
 	l := &lab{T: t, cluster: livecluster.Shared(t)}
 	l.client, l.dynamic = kubernetes.NewForConfigOrDie(l.cluster.Config()), dynamic.NewForConfigOrDie(l.cluster.Config())
-	var err error
-	l.binaries, err = programs()
-	l.must(err)
 	l.makeNamespace(system)
 	for _, text := range [][]byte{karpapis.NodeClaimCRD, karpapis.NodePoolCRD} {
 		for _, object := range decode(t, text) {
@@ -96,7 +92,7 @@ func newLab(t *testing.T, values string) *lab {
 		}
 	}
 	l.install(widgets())
-	_, err = l.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: home}}, metav1.CreateOptions{})
+	_, err := l.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: home}}, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		l.must(err)
 	}
@@ -107,6 +103,14 @@ func newLab(t *testing.T, values string) *lab {
 		}
 	}
 	return l
+}
+
+// programs are rollcall's, built.
+func (l *lab) programs() *liverollcall.Binaries {
+	l.Helper()
+	built, err := programs()
+	l.must(err)
+	return built
 }
 
 func (l *lab) must(err error) {

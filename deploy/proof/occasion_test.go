@@ -43,7 +43,6 @@ var occasions atomic.Int32
 // newOccasion makes:
 //
 //   - a node that is taken back, with a bare pod, and pods whose owners of every kind are gone;
-//   - a pod on a node that does not exist;
 //   - a node whose NodeClaim is deleted, as Karpenter does upon an interruption;
 //   - a new node whose static pod can have no mirror, since the namespace does not exist, and one without static pods.
 func (l *lab) newOccasion() *occasion {
@@ -58,7 +57,6 @@ func (l *lab) newOccasion() *occasion {
 		*owner.Controller = true
 		o.pod(o.orphans(), fmt.Sprintf("of-%d", i), "going", owner)
 	}
-	o.pod(o.orphans(), "ghost", "absent")
 	o.node("claimed", nil)
 	o.interrupt("claimed")
 	o.newNode("held", readiness.StaticPod{Namespace: o.namespace + "-absent", Name: "proxy"})
@@ -81,6 +79,9 @@ func (o *occasion) node(name string, patch map[string]any) {
 	_, err := o.client.CoreV1().Nodes().Create(o.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	o.must(err)
 	o.Cleanup(func() { _ = o.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	if patch == nil {
+		return
+	}
 	text, err := json.Marshal(patch)
 	o.must(err)
 	for _, subresource := range []string{"", "status"} {

@@ -192,8 +192,8 @@ func (o *occasion) busy(node string) {
 	for _, name := range []string{"MemoryPressure", "DiskPressure", "PIDPressure"} {
 		conditions = append(conditions, map[string]any{"type": name, "status": "False", "reason": "Proof"})
 	}
-	o.patchNode(node, map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/kept": "here"}}})
-	o.patchNode(node, map[string]any{"status": map[string]any{"images": images, "conditions": conditions, "capacity": map[string]any{"cpu": "2"}}}, "status")
+	o.patchNode(o.nodeName(node), map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/kept": "here"}}})
+	o.patchNode(o.nodeName(node), map[string]any{"status": map[string]any{"images": images, "conditions": conditions, "capacity": map[string]any{"cpu": "2"}}}, "status")
 }
 
 // podPatch sends a merge patch of a pod's status, or of another part.
@@ -237,7 +237,7 @@ func TestPolicyOfTheControllerOnPods(t *testing.T) {
 		{"a finalizer", controller, podPatch(ns, "p", `{"metadata":{"finalizers":["example.com/a"]}}`, "status"), only},
 		{"a phase", controller, podPatch(ns, "p", `{"status":{"phase":"Failed"}}`, "status"), only},
 		{"a condition", controller, podPatch(ns, "p", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status"), only},
-		{"an image", controller, podPatch(ns, "p", `{"spec":{"containers":[{"name":"c","image":"j:1"}]}}`), nothing},
+		{"a deadline", controller, podPatch(ns, "p", `{"spec":{"activeDeadlineSeconds":9}}`), nothing},
 		{"a pod created", controller, func(ctx context.Context, by kubernetes.Interface) error {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "new"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i:1"}}}}
 			_, err := by.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{DryRun: dry})
@@ -275,7 +275,7 @@ func TestPolicyOfTheControllerOnNodes(t *testing.T) {
 			l := newLab(t, form.values)
 			l.mayAll("rollcall-controller")
 			o := l.newArrival()
-			o.patchNode("mine", map[string]any{"spec": map[string]any{"taints": []any{taint(readiness.TaintKey), taint(other)}}})
+			o.patchNode(o.nodeName("mine"), map[string]any{"spec": map[string]any{"taints": []any{taint(readiness.TaintKey), taint(other)}}})
 			o.busy("mine")
 			mine := o.nodeName("mine")
 			controller := l.as(l.bound(system, "rollcall-controller", home))

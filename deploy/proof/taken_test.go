@@ -24,7 +24,7 @@ func TestControllerWithoutOneRule(t *testing.T) {
 	l := newLab(t, withController)
 	who := l.bound(system, "rollcall-controller", home)
 	watch := func(resource string) []string { return []string{"not allowed to watch", resource} }
-	l.takeAway(who, "rollcall-controller", map[string][]string{
+	l.takeAway(who, l.roles("rollcall-controller"), map[string][]string{
 		"get pods":                          watch("resource=pods"),
 		"get nodes":                         watch("resource=nodes"),
 		"get replicationcontrollers":        watch("resource=replicationcontrollers"),
@@ -70,7 +70,7 @@ func TestAgentWithoutOneRule(t *testing.T) {
 				said["list pods"] = []string{"watching the pods of the node", "with --standalone to list and watch pods"}
 				delete(said, "list nodes")
 			}
-			l.takeAway(who, "rollcall-agent", said, func(texts []string) (*door, string) {
+			l.takeAway(who, l.roles("rollcall-agent"), said, func(texts []string) (*door, string) {
 				o.forge("mine") // so that there is something to publish, and to warn of
 				d, kubeconfig := l.through(who)
 				p := o.startAgent(kubeconfig, name == "standalone")
@@ -88,7 +88,7 @@ func TestPersonWithoutOneRule(t *testing.T) {
 	o := l.newOccasion()
 	who := l.unbound("default", "person")
 	cannot := func(resource string) []string { return []string{"you may not list", resource} }
-	l.takeAway(who, "rollcall-viewer", map[string][]string{
+	l.takeAway(who, l.roles("rollcall-viewer", "ClusterRole"), map[string][]string{
 		"get nodes":                        cannot("nodes"),
 		"get pods":                         cannot("pods"),
 		"list replicationcontrollers":      cannot("replicationcontrollers: their pods are assumed"),
@@ -100,7 +100,6 @@ func TestPersonWithoutOneRule(t *testing.T) {
 		"list namespaces":                  cannot("namespaces: namespace selectors"),
 		"list widgets.example.com":         cannot("widgets.example.com"),
 		"list podlosses.rollcall.dev":      cannot("podlosses of all namespaces"),
-		"get leases.coordination.k8s.io":   {"you may not read the Lease"},
 	}, func(texts []string) (*door, string) {
 		d, kubeconfig := l.through(who)
 		for _, ask := range o.questions() {
@@ -113,17 +112,52 @@ func TestPersonWithoutOneRule(t *testing.T) {
 	})
 }
 
-// takeAway takes each rule from the roles of that name in turn, and prints what came of it. said has for the first right of
-// each rule what the program then says, in one line.
-func (l *lab) takeAway(who identity, role string, said map[string][]string, try trial) {
+// The same of one who has the role in the controller's namespace alone, and watches the stream.
+func TestWatcherWithoutOneRule(t *testing.T) {
+	l := newLab(t, withController)
+	watcher := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "watcher", "namespace": "default"},
+	}}
+	l.install(watcher)
+	l.install(&unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": map[string]any{"name": "watcher", "namespace": system},
+		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "rollcall-viewer"},
+		"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": "watcher", "namespace": "default"}},
+	}})
+	s, o, who := l.newStage("proof-watched"), &occasion{lab: l}, l.unbound("default", "watcher")
+	l.takeAway(who, l.roles("rollcall-viewer", "Role"), map[string][]string{
+		"get leases.coordination.k8s.io": {"may not", "leases"},
+		"get pods":                       {"may not", "pods"},
+		"get pods/portforward":           {"may not", "pods/portforward"},
+	}, func(texts []string) (*door, string) {
+		d, kubeconfig := l.through(who)
+		said := o.ask(kubeconfig, s.question()...)
+		line, found := lineWith(said, texts)
+		if !found {
+			l.Errorf("the stream says %q, want %q", said, texts)
+		}
+		return d, line
+	})
+}
+
+// roles are the chart's of that name, and of that kind where one is given.
+func (l *lab) roles(name string, kind ...string) (roles []*unstructured.Unstructured) {
+	for _, object := range l.chart {
+		if object.GetName() == name && len(rulesOf(l.T, object)) > 0 && (len(kind) == 0 || kind[0] == object.GetKind()) {
+			roles = append(roles, object)
+		}
+	}
+	return roles
+}
+
+// takeAway takes each rule from the roles in turn, and prints what came of it. said has for the first right of each rule what
+// the program then says, in one line.
+func (l *lab) takeAway(who identity, roles []*unstructured.Unstructured, said map[string][]string, try trial) {
 	l.Helper()
 	var table strings.Builder
 	rows := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(rows, "TAKEN AWAY\tREFUSED\tWHAT THE PROGRAM SAYS")
-	for _, object := range l.chart {
-		if object.GetName() != role {
-			continue
-		}
+	for _, object := range roles {
 		rules := rulesOf(l.T, object)
 		for i, rule := range rules {
 			texts, known := said[rightsOf(rule)[0].String()]
