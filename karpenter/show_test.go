@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -170,4 +171,31 @@ func BenchmarkShow(b *testing.B) {
 			}
 		})
 	}
+}
+
+// NodeClaims are shown from their making until they have come, with the node they get, and those that go with their node.
+func TestShowClaims(t *testing.T) {
+	lab := newClaimLab(t, false, []runtime.Object{machine("n1", "id-1")})
+	w := watch(t)
+	c := &Controller{show: newShow(w.hub)}
+	if err := c.ShowClaims(lab.Claims, stream.NewArrivals(w.hub, time.Now)); err != nil {
+		t.Fatal(err)
+	}
+	claim := linked("claim", "", "")
+	claim.UID, claim.Finalizers = "u", []string{"karpenter.sh/termination"}
+	lab.put(claim)
+	w.until("a NodeClaim", func(s *stream.State) bool { return len(s.Coming) == 1 && s.Coming[0].Node == "" })
+	claim.Status.ProviderID = "id-1"
+	claim.StatusConditions().SetTrue(karpv1.ConditionTypeLaunched)
+	lab.put(claim)
+	w.until("its node", func(s *stream.State) bool {
+		return len(s.Coming) == 1 && s.Coming[0].Node == "n1" && !s.Coming[0].Launched.IsZero() && s.Coming[0].WaitsFor == karpv1.ConditionTypeRegistered
+	})
+	c.show.node(aSight("n1", Disruption{State: Committed, Cause: NodeClaimDeleted}))
+	now := metav1.Now()
+	claim.DeletionTimestamp = &now
+	lab.put(claim)
+	w.until("it goes before it has come", func(s *stream.State) bool {
+		return len(s.Coming) == 0 && len(s.Going) == 1 && s.Going[0].WaitsFor == karpv1.ConditionTypeDrained
+	})
 }
