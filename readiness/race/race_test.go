@@ -57,8 +57,9 @@ func TestGateClosesTheRace(t *testing.T) {
 		t.Logf("race %d of %d: without the gate %d pods failed in %.1f s, OutOfcpu by cause: %v; with it %d in %.1f s, %d of %d nodes held, %d of %d pods run and %d wait",
 			i+1, repetitions(), open.Failed, open.Lasted.Seconds(), open.Refused, gated.Failed, gated.Lasted.Seconds(),
 			gated.Held, nodes, gated.Running, gated.Replicas, gated.Pending)
-		for cause, n := range open.Refused {
-			if n == 0 {
+		// These last as long as the race; a throttled kubelet makes its mirrors in the end, and reports refusals as slowly.
+		for _, cause := range []Cause{AbsentNamespace, Denied} {
+			if open.Refused[cause] == 0 {
 				t.Errorf("without the gate no pod was refused where %s", cause)
 			}
 		}
