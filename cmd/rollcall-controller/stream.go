@@ -19,14 +19,10 @@ import (
 )
 
 // streamOptions is what the command line says of the stream.
-type streamOptions struct {
-	address string
-	hosts   []string
-}
+type streamOptions struct{ address string }
 
 func (o *streamOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.address, "stream-address", "127.0.0.1:"+strconv.Itoa(stream.Port), "address of the stream for kubectl rollcall, on loopback: who may forward ports of this pod may read it; empty for none")
-	fs.StringSliceVar(&o.hosts, "stream-host", nil, "further names by which clients may call the stream, beside localhost and addresses")
 }
 
 // complete checks the flags.
@@ -34,8 +30,12 @@ func (o *streamOptions) complete() error {
 	if o.address == "" {
 		return nil
 	}
-	if _, _, err := net.SplitHostPort(o.address); err != nil {
+	host, _, err := net.SplitHostPort(o.address)
+	switch {
+	case err != nil:
 		return fmt.Errorf("--stream-address %q: the form is host:port, or empty for no stream", o.address)
+	case host != "localhost" && !net.ParseIP(host).IsLoopback():
+		return fmt.Errorf("--stream-address %q is not on loopback, such as 127.0.0.1:%d: whoever reaches the stream reads it without asking the API server; kubectl rollcall forwards a port to it", o.address, stream.Port)
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func serveStream(ctx context.Context, o *options, hub *stream.Hub, elector *lead
 	if hub == nil {
 		return
 	}
-	handler := &stream.Handler{Hub: hub, Hosts: o.stream.hosts}
+	handler := &stream.Handler{Hub: hub}
 	if o.leader.Elect {
 		handler.Leads = func() (bool, string) {
 			holder := elector.Holder()

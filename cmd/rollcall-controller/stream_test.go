@@ -38,6 +38,18 @@ func TestExposed(t *testing.T) {
 	}
 }
 
+// The stream is on loopback, or nowhere.
+func TestStreamAddress(t *testing.T) {
+	for address, fine := range map[string]bool{
+		"": true, "127.0.0.1:9790": true, "127.8.8.8:0": true, "[::1]:9790": true, "localhost:9790": true,
+		":9790": false, "0.0.0.0:9790": false, "[::]:9790": false, "10.0.0.7:9790": false, "rollcall.example:9790": false, "9790": false, "localhost": false,
+	} {
+		if err := (&streamOptions{address}).complete(); (err == nil) != fine {
+			t.Errorf("--stream-address=%q: %v", address, err)
+		}
+	}
+}
+
 // streamedBy makes a pod that stands for the process and forwards to its stream.
 func (l *lab) streamedBy(p *process, pod string) {
 	l.Helper()

@@ -24,15 +24,12 @@ type Handler struct {
 	Hub *Hub
 	// Leads tells whether this process leads, and who does where it does not; nil is a process that always leads.
 	Leads func() (leads bool, holder string)
-	// Hosts are the names by which clients may call the server, beside localhost and addresses: a web page whose name was
-	// made to point here ("DNS rebinding") sends another.
-	Hosts []string
 }
 
 // ServeHTTP implements http.Handler.
 func (s *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case !s.expects(r.Host):
+	case !expects(r.Host):
 		http.Error(w, "this server is called localhost", http.StatusForbidden)
 		return
 	case r.URL.Path != StreamPath && r.URL.Path != SnapshotPath:
@@ -74,22 +71,15 @@ func standby(holder string) string {
 	return fmt.Sprintf("this replica does not lead: %s does", holder)
 }
 
-// expects tells whether a request was meant for this server.
-func (s *Handler) expects(host string) bool {
+// expects tells whether a request was meant for this server. A web page whose name was made to point here ("DNS
+// rebinding") sends that name; an address cannot be made to point elsewhere.
+func expects(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		name = h
 	}
 	name = strings.Trim(name, "[]")
-	if strings.EqualFold(name, "localhost") || net.ParseIP(name) != nil { // an address cannot be made to point elsewhere
-		return true
-	}
-	for _, known := range s.Hosts {
-		if strings.EqualFold(name, known) {
-			return true
-		}
-	}
-	return false
+	return strings.EqualFold(name, "localhost") || net.ParseIP(name) != nil
 }
 
 // A sink is where records are written.
