@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -47,6 +48,9 @@ func (l *lab) try(attempts []attempt) {
 			answer = "refused: " + after
 		}
 		fmt.Fprintf(rows, "%s\t%s\n", a.what, answer)
+		if err != nil && !apierrors.IsInvalid(err) {
+			l.Errorf("%s: %v, want 422", a.what, err)
+		}
 		if (a.refused == "") != (err == nil) || a.refused != "" && !strings.Contains(answer, "refused: "+a.refused) {
 			l.Errorf("%s: %s, want %q", a.what, answer, a.refused)
 		}
