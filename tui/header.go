@@ -75,8 +75,8 @@ func (m *model) connectionLine() string {
 	if m.frame.FellBehind > 0 {
 		segments = append(segments, segment{"fell behind " + times(m.frame.FellBehind), watch, 5})
 	}
-	if m.frame.Reconnects > 0 {
-		segments = append(segments, segment{"reconnected " + times(m.frame.Reconnects), quiet, 6})
+	if m.returns > 0 {
+		segments = append(segments, segment{"reconnected " + times(m.returns), quiet, 6})
 	}
 	if m.frame.Peer != "" {
 		segments = append(segments, segment{"via " + cut(clean(m.frame.Peer), 40, m.tail), quiet, 7})

@@ -54,6 +54,7 @@ type model struct {
 	paused   bool
 	// fellBehind is how often it was told already that this client was too slow.
 	fellBehind int
+	returns    int // how often the connection came back
 
 	tabs   []*tab
 	on     int // the tab that is shown
@@ -158,6 +159,7 @@ func (m *model) takeFrame(f stream.Frame) {
 
 // sayBack tells of a connection that is there again.
 func (m *model) sayBack(before, now stream.Frame) {
+	m.returns++
 	text := "connected again to " + leaderOf(now.State)
 	if now.State.Server.Boot != before.State.Server.Boot {
 		text = "connected again: " + leaderOf(now.State) + " leads now"
