@@ -120,7 +120,7 @@ func (c *Controller) podDeleted(object any) {
 		return
 	}
 	ending := losses.Lost
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed && !losses.EndedByDisruption(pod) {
+	if losses.FinishedFirst(pod) {
 		ending = losses.Finished
 	}
 	c.ended(pod, ending)

@@ -137,6 +137,29 @@ func EndedByDisruption(pod *corev1.Pod) bool {
 	return false
 }
 
+// FinishedFirst tells whether a pod that is gone had come to its own end before its deletion was asked for. The phase alone does
+// not: a kubelet writes Succeeded or Failed for containers that ended on the deletion's SIGTERM too, before it lets the object
+// go. deletionTimestamp is the time of the request plus the grace period, which Kubernetes keeps so when the period is cut
+// short (k8s.io/apiserver pkg/registry/rest/delete.go). Both times are whole seconds; a tie counts as lost.
+func FinishedFirst(pod *corev1.Pod) bool {
+	if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed || EndedByDisruption(pod) {
+		return false
+	}
+	if pod.DeletionTimestamp == nil {
+		return true
+	}
+	asked := pod.DeletionTimestamp.Time
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
+		asked = asked.Add(-time.Duration(*grace) * time.Second)
+	}
+	for _, container := range pod.Status.ContainerStatuses {
+		if ended := container.State.Terminated; ended == nil || !ended.FinishedAt.Time.Before(asked) {
+			return false
+		}
+	}
+	return true
+}
+
 // spec is what a record says of the pod and its risk, without the manifest.
 func (t told) spec(k key) v1alpha1.PodLossSpec {
 	s := v1alpha1.PodLossSpec{
