@@ -124,22 +124,7 @@ func TestStreamFollowsTheLeader(t *testing.T) {
 		return f.Phase == stream.Live && f.State != nil && len(f.State.Going) == 1 && len(f.State.Pods[node]) == 1 && f.State.Pods[node][0].Marked && f.State.Queue.Workers > 0
 	}
 	frame := until("what the first knows", func(f stream.Frame) bool { return complete(f) && len(f.State.Decisions) > 0 })
-	going, pod, decision := frame.State.Going[0], frame.State.Pods[node][0], frame.State.Decisions[0]
-	if frame.Peer != l.namespace+"/first" || !strings.HasPrefix(frame.State.Server.Identity, "first_") {
-		t.Errorf("connected to %s, %s", frame.Peer, frame.State.Server.Identity)
-	}
-	if going.Name != node || going.State != "Committed" || going.Cause != "spot-interruption" || going.Pods != 1 || going.Marked != 1 || going.Verdicts["Lost"] != 1 || going.Deadline.IsZero() {
-		t.Errorf("the node: %+v", going)
-	}
-	if pod.Name != node || pod.Verdict != "Lost" || pod.Reason != "NoController" || pod.Message == "" {
-		t.Errorf("the pod: %+v", pod)
-	}
-	if decision.What != "mark" || decision.Object != l.namespace+"/"+node || decision.Node != node || decision.Sequence != 1 {
-		t.Errorf("the decision: %+v", decision)
-	}
-	if len(frame.State.Keys) == 0 || frame.State.Queue.Done == 0 {
-		t.Errorf("the queue: %+v, %d keys", frame.State.Queue, len(frame.State.Keys))
-	}
+	l.knows(frame, node)
 	l.standbyNames(second, "first_")
 
 	l.must(first.Process.Kill())
@@ -163,6 +148,27 @@ func TestStreamFollowsTheLeader(t *testing.T) {
 	until("what the second knows", complete)
 	l.taint(node, false)
 	until("the node stays", func(f stream.Frame) bool { return len(f.State.Going) == 0 && len(f.State.Pods) == 0 })
+}
+
+// knows checks what the first leader has worked out of the tainted node and its pod.
+func (l *lab) knows(frame stream.Frame, node string) {
+	l.Helper()
+	going, pod, decision := frame.State.Going[0], frame.State.Pods[node][0], frame.State.Decisions[0]
+	if frame.Peer != l.namespace+"/first" || !strings.HasPrefix(frame.State.Server.Identity, "first_") {
+		l.Errorf("connected to %s, %s", frame.Peer, frame.State.Server.Identity)
+	}
+	if going.Name != node || going.State != "Committed" || going.Cause != "spot-interruption" || going.Pods != 1 || going.Marked != 1 || going.Verdicts["Lost"] != 1 || going.Deadline.IsZero() {
+		l.Errorf("the node: %+v", going)
+	}
+	if pod.Name != node || pod.Verdict != "Lost" || pod.Reason != "NoController" || pod.Message == "" {
+		l.Errorf("the pod: %+v", pod)
+	}
+	if decision.What != "mark" || decision.Object != l.namespace+"/"+node || decision.Node != node || decision.Sequence != 1 {
+		l.Errorf("the decision: %+v", decision)
+	}
+	if len(frame.State.Keys) == 0 || frame.State.Queue.Done == 0 {
+		l.Errorf("the queue: %+v, %d keys", frame.State.Queue, len(frame.State.Keys))
+	}
 }
 
 // standbyNames checks that a replica that waits tells who leads.

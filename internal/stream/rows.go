@@ -61,8 +61,6 @@ func (s *Standing) size() int {
 	return n
 }
 
-func (d *Decision) size() int { return rowOverhead + length(d.texts()) }
-
 func (k *Key) tidy() { tidy(k.texts()) }
 
 func (n *GoingNode) tidy() {

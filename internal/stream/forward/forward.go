@@ -15,13 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/klog/v2"
-	streaming "k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/rollcall-dev/rollcall/internal/stream"
 )
@@ -139,20 +138,20 @@ func (d *Dialer) dialer(ctx context.Context, pod string) (httpstream.Dialer, err
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", d.config.Host, err)
 	}
-	bySPDY := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, address)
-	byWebSocket, err := portforward.NewSPDYOverWebsocketDialerWithLogger(klog.FromContext(ctx), address, d.config)
+	bySPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, address)
+	byWebSocket, err := portforward.NewSPDYOverWebsocketDialerForStreamingWithLogger(klog.FromContext(ctx), address, d.config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", d.config.Host, err)
 	}
-	return portforward.NewFallbackDialer(byWebSocket, bySPDY, func(err error) bool {
+	return portforward.NewFallbackDialerForStreaming(byWebSocket, bySPDY, func(err error) bool {
 		return httpstream.IsHTTPSProxyError(err) || upgradeFailure(err) != nil && refusalIn(err) == nil
 	}), nil
 }
 
-// upgradeFailure is the WebSocket client's own error, of the type that it has (apimachinery's own, of the same name, is
-// another type).
-func upgradeFailure(err error) *streaming.UpgradeFailureError {
-	var failure *streaming.UpgradeFailureError
+// upgradeFailure is the WebSocket client's own error. The package matters: apimachinery has a type of the same name, which
+// it never is.
+func upgradeFailure(err error) *httpstream.UpgradeFailureError {
+	var failure *httpstream.UpgradeFailureError
 	errors.As(err, &failure)
 	return failure
 }
