@@ -165,6 +165,28 @@ func TestConnection(t *testing.T) {
 	if on := s.cursorOn(); !strings.Contains(on, "n02") {
 		t.Errorf("the cursor is on %q", on)
 	}
+	// A leader that knows only some of it at first: the cursor comes back to its object, unless a person moved it.
+	for _, moved := range []bool{false, true} {
+		s.press("g", "j", "j")
+		early := many()
+		early.Server.Boot = "b3" + yes(moved)
+		early.Going = early.Going[:1]
+		s.live(early)
+		if on := s.cursorOn(); !strings.Contains(on, "n00") || strings.Contains(s.text(), "no longer here") {
+			t.Errorf("the cursor is on %q:\n%s", on, s.text())
+		}
+		want := "n02"
+		if moved {
+			s.press("k")
+			want = "n00"
+		}
+		late := many()
+		late.Server.Boot = early.Server.Boot
+		s.live(late)
+		if on := s.cursorOn(); !strings.Contains(on, want) {
+			t.Errorf("the cursor is on %q, want %s", on, want)
+		}
+	}
 	s.Update(frameMsg{State: next, Phase: stream.Ended, Since: s.clock, Received: s.clock, Notice: "the recording has no more"})
 	s.shows(t, ". the recording has ended")
 	_, cmd := s.Update(endMsg{})

@@ -67,6 +67,8 @@ type listing[T any] struct {
 	cursor string // the identity it is on; empty before there were rows
 	named  string // the name of that, for the notice when it has gone
 	at     int    // its row in shown
+	boot   string // of the controller whose rows these are
+	missed string // the identity it was on when another controller began, which does not know that object yet
 	top    int    // the first row on the screen
 
 	needle  string
@@ -86,6 +88,12 @@ func (l *listing[T]) load(state *stream.State) (notice string) {
 		return ""
 	}
 	l.all = rows
+	if state != nil && state.Server.Boot != l.boot {
+		if l.boot != "" {
+			l.missed = l.cursor
+		}
+		l.boot = state.Server.Boot
+	}
 	return l.arrange()
 }
 
@@ -122,12 +130,20 @@ func (l *listing[T]) follow() (notice string) {
 		l.put(0)
 		return ""
 	}
-	found := slices.IndexFunc(l.shown, func(row T) bool { return l.spec.id(row) == l.cursor })
-	if found >= 0 {
-		l.at = found
+	// A new leader tells of one object after the other:
+	// 1. the leader's rows have the cursor's object;
+	// 2. another leads, and its first rows do not have it yet;
+	// 3. it comes, and has the cursor again, unless a person moved that meanwhile.
+	if row := l.find(l.missed); row >= 0 {
+		l.put(row)
+		l.missed = ""
 		return ""
 	}
-	gone := l.cursor != "" && !slices.ContainsFunc(l.all, func(row T) bool { return l.spec.id(row) == l.cursor })
+	if row := l.find(l.cursor); row >= 0 {
+		l.at = row
+		return ""
+	}
+	gone := l.cursor != "" && l.cursor != l.missed && !slices.ContainsFunc(l.all, func(row T) bool { return l.spec.id(row) == l.cursor })
 	name := l.named
 	l.put(l.at)
 	if !gone {
@@ -138,6 +154,14 @@ func (l *listing[T]) follow() (notice string) {
 		notice += "; the cursor is on " + clean(l.named)
 	}
 	return notice
+}
+
+// find returns the row with that identity, or -1.
+func (l *listing[T]) find(id string) int {
+	if id == "" {
+		return -1
+	}
+	return slices.IndexFunc(l.shown, func(row T) bool { return l.spec.id(row) == id })
 }
 
 // put sets the cursor on a row, or on the nearest there is.
@@ -157,10 +181,16 @@ func (l *listing[T]) window(rows int) []T {
 }
 
 // move moves the cursor by rows.
-func (l *listing[T]) move(by int) { l.put(l.at + by) }
+func (l *listing[T]) move(by int) { l.moveTo(l.at + by) }
 
-func (l *listing[T]) toTop()    { l.put(0) }
-func (l *listing[T]) toBottom() { l.put(len(l.shown) - 1) }
+func (l *listing[T]) toTop()    { l.moveTo(0) }
+func (l *listing[T]) toBottom() { l.moveTo(len(l.shown) - 1) }
+
+// moveTo is a person's move: the cursor waits for no other object any more.
+func (l *listing[T]) moveTo(row int) {
+	l.missed = ""
+	l.put(row)
+}
 
 // filter shows only rows with the text.
 func (l *listing[T]) filter(text string) {

@@ -8,17 +8,20 @@ import (
 )
 
 // press takes what bubbletea read at once. Keys that repeat fast, or come over a slow line, come as one message of many
-// runes; a paste is no keys.
+// runes, escape and the next key as one with alt; a paste is no keys.
 func (m *model) press(k tea.KeyMsg) tea.Cmd {
 	switch {
 	case k.Paste && !m.typing:
 		return nil
+	case k.Alt: // escape and the next key, read at once: nothing is bound to alt
+		k.Alt = false
+		return tea.Sequence(m.pressOne(tea.KeyMsg{Type: tea.KeyEsc}), m.press(k))
 	case k.Paste || len(k.Runes) < 2:
 		return m.pressOne(k)
 	}
 	cmds := make([]tea.Cmd, len(k.Runes))
 	for i, r := range k.Runes {
-		cmds[i] = m.pressOne(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}, Alt: k.Alt})
+		cmds[i] = m.pressOne(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}})
 	}
 	return tea.Sequence(cmds...)
 }

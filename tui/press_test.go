@@ -195,9 +195,11 @@ func TestKeysReadAtOnce(t *testing.T) {
 	s.shows(t, "4 of 10 (30)")
 	s.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("jj?q"), Paste: true})
 	s.shows(t, "4 of 10 (30)")
-	s.press("/")
+	s.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("2"), Alt: true}) // clears the filter, and turns to Coming
+	s.shows(t, "[2 Coming]")
+	s.press("1", "/")
 	s.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("\x1b[2J7\n"), Paste: true})
-	s.shows(t, "/n0?[2J7 _")
+	s.shows(t, "/?[2J7 _")
 }
 
 func TestQuit(t *testing.T) {
