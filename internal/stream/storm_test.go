@@ -59,7 +59,7 @@ func storm(b *testing.B, length time.Duration) {
 	body := dialNarrow(b, address)
 	reading.Go(func() { stopped.read(body) })
 
-	with, without := rain(watched, alone, length, func() { close(stopped.resume) })
+	with, without := rain(watched, alone, length, min(length/2, away), func() { close(stopped.resume) })
 
 	<-stopped.done
 	if stopped.err != nil || stopped.last.Kind != FellBehind {
@@ -79,16 +79,18 @@ func storm(b *testing.B, length time.Duration) {
 	b.ReportMetric(float64(len(with)*(stormPods+2))/length.Seconds(), "records/s")
 }
 
-// rain reconciles on both hubs, each first every other time, and returns how long each took. half is called after half of
-// the time.
-func rain(watched, alone *Hub, length time.Duration, half func()) (with, without []time.Duration) {
+// away is how long one reader reads nothing: longer than it may, and not so long that it is cut without a word.
+const away = 15 * time.Second
+
+// rain reconciles on both hubs, each first every other time, and returns how long each took. resume is called at its time.
+func rain(watched, alone *Hub, length, resumes time.Duration, resume func()) (with, without []time.Duration) {
 	rounds := int(length.Seconds() * stormReconciles)
 	tick := time.NewTicker(time.Second / stormReconciles)
 	defer tick.Stop()
 	for i := range rounds {
 		<-tick.C
-		if i == rounds/2 {
-			half()
+		if i == int(resumes.Seconds()*stormReconciles) {
+			resume()
 		}
 		if i%2 == 0 {
 			with = append(with, reconcileOnce(watched, i))
