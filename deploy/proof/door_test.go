@@ -144,12 +144,12 @@ func message(body []byte) string {
 	}, string(body))
 }
 
-// refused are the requests that were answered 403.
+// refused are the requests that were answered 403 for want of a right; a namespace that is being deleted takes nothing new.
 func (d *door) refused() (refused []request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, q := range d.asked {
-		if q.status == http.StatusForbidden {
+		if q.status == http.StatusForbidden && !strings.Contains(q.message, "because it is being terminated") {
 			refused = append(refused, q)
 		}
 	}

@@ -26,7 +26,10 @@ const machine = "proof-machine"
 // until its static pods are mirrored and released then; of the pods on it the bare one is marked when the node is taken back,
 // no other is, and nothing stays marked when that is over. A person sees the same. No request of anybody is refused.
 func TestBothJobsUnderTheseIdentities(t *testing.T) {
-	l := newLab(t, withController)
+	l := newLab(t, `
+controller: {releaseTaint: true}
+rbac: {viewers: [{kind: ServiceAccount, name: person, namespace: default}]}
+`)
 	l.install(person())
 	m, err := l.cluster.AddNode(t.Context(), livecluster.Node{
 		Name: machine, BootID: boot, Taints: []string{readiness.TaintKey + "=pending:NoSchedule"},
@@ -41,7 +44,7 @@ func TestBothJobsUnderTheseIdentities(t *testing.T) {
 	agentDoor, agent := l.through(l.bound(system, "rollcall-agent", machine))
 	l.startBeside(m, agent)
 	controllerDoor, controller := l.through(l.bound(system, "rollcall-controller", home))
-	o.startController(controller)
+	o.startController(controller, "--release-taint")
 	l.condition(machine, corev1.ConditionFalse, readiness.MirrorMissing, true)
 	l.makeNamespace("proof-late")
 	l.condition(machine, corev1.ConditionTrue, readiness.AllMirrored, false)
@@ -107,11 +110,11 @@ func (o *occasion) workloads() {
 
 func (o *occasion) taintMachine(on bool) {
 	o.Helper()
-	patch := `{"spec":{"taints":[{"$patch":"delete","key":"` + taking + `"}]}}`
+	patch := `{"spec":{"taints":null}}`
 	if on {
 		patch = `{"spec":{"taints":[{"key":"` + taking + `","effect":"NoSchedule"}]}}`
 	}
-	_, err := o.client.CoreV1().Nodes().Patch(o.Context(), machine, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := o.client.CoreV1().Nodes().Patch(o.Context(), machine, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	o.must(err)
 }
 

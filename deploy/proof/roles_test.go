@@ -36,20 +36,18 @@ controller: {mode: None}
 agent: {standalone: true}
 `
 
-// controllerFlags go with withController, and make that happen within seconds for which days and thousands are usual.
-var controllerFlags = []string{
-	"--mark=Lost,Stranded", "--owner-kinds=example.com/Widget", "--release-taint", "--held-warning=1s", "--losses-per-namespace=1",
-	"--leader-elect-namespace=" + system, "--leader-elect-retry-period=200ms", "--health-address=127.0.0.1:0",
-}
+// all go with withController, and make that happen within seconds for which days and thousands are usual.
+var all = []string{"--mark=Lost,Stranded", "--owner-kinds=example.com/Widget", "--release-taint", "--held-warning=1s", "--losses-per-namespace=1"}
 
 // startController starts the first controller of the cluster: it makes the Lease.
-func (o *occasion) startController(kubeconfig string) *liverollcall.Program {
+func (o *occasion) startController(kubeconfig string, flags ...string) *liverollcall.Program {
 	o.Helper()
 	err := o.client.CoordinationV1().Leases(system).Delete(o.Context(), "rollcall-controller", metav1.DeleteOptions{})
 	if !apierrors.IsNotFound(err) {
 		o.must(err)
 	}
-	p, err := o.programs().Start(liverollcall.Controller, "controller-of-"+o.namespace, append([]string{"--kubeconfig", kubeconfig}, controllerFlags...)...)
+	usual := []string{"--kubeconfig", kubeconfig, "--leader-elect-namespace=" + system, "--leader-elect-retry-period=200ms", "--health-address=127.0.0.1:0"}
+	p, err := o.programs().Start(liverollcall.Controller, "controller-of-"+o.namespace, append(usual, flags...)...)
 	o.must(err)
 	o.Cleanup(p.Stop)
 	return p
@@ -65,7 +63,7 @@ func TestControllerNeedsItsRolesAndNoMore(t *testing.T) {
 		o := l.newOccasion()
 		d, kubeconfig := l.through(l.bound(system, "rollcall-controller", home))
 		o.meetConflicts(d)
-		p := o.startController(kubeconfig)
+		p := o.startController(kubeconfig, all...)
 		o.allHappens()
 		p.Stop()
 		l.noneRefused("rollcall-controller", d)
@@ -196,12 +194,12 @@ func (o *occasion) questions() [][]string {
 }
 
 // ask runs the plugin to its end and returns all that it says.
-func (o *occasion) ask(kubeconfig string, args ...string) string {
-	o.Helper()
-	plugin := exec.CommandContext(o.Context(), filepath.Join(o.programs().Dir, liverollcall.Plugin), append(args, "--kubeconfig", kubeconfig)...)
+func (l *lab) ask(kubeconfig string, args ...string) string {
+	l.Helper()
+	plugin := exec.CommandContext(l.Context(), filepath.Join(l.programs().Dir, liverollcall.Plugin), append(args, "--kubeconfig", kubeconfig)...)
 	said, err := plugin.CombinedOutput()
 	if plugin.ProcessState == nil {
-		o.Fatal(err)
+		l.Fatal(err)
 	}
 	return string(said)
 }

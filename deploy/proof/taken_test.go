@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,8 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A trial runs a program that lacks a right, and returns where it asked and what it said of it.
-type trial func(texts []string) (d *door, line string)
+// A trial runs a program that lacks a right, and returns where it asked and what it said of it. All that it makes goes with the
+// lab that it is given.
+type trial func(l *lab, texts []string) (d *door, line string)
 
 // Every rule of the controller's roles is taken away in turn: the API server refuses, and the controller says what it lacks.
 func TestControllerWithoutOneRule(t *testing.T) {
@@ -44,10 +46,10 @@ func TestControllerWithoutOneRule(t *testing.T) {
 		"create leases.coordination.k8s.io": {"not allowed to create leases"},
 		"get leases.coordination.k8s.io":    {"not allowed to get leases"},
 		"list events":                       {"not allowed to list events"},
-	}, func(texts []string) (*door, string) {
+	}, func(l *lab, texts []string) (*door, string) {
 		o := l.newOccasion()
 		d, kubeconfig := l.through(who)
-		p := o.startController(kubeconfig)
+		p := o.startController(kubeconfig, all...)
 		defer p.Stop()
 		return d, l.says(p, texts...)
 	})
@@ -70,7 +72,8 @@ func TestAgentWithoutOneRule(t *testing.T) {
 				said["list pods"] = []string{"watching the pods of the node", "with --standalone to list and watch pods"}
 				delete(said, "list nodes")
 			}
-			l.takeAway(who, l.roles("rollcall-agent"), said, func(texts []string) (*door, string) {
+			l.takeAway(who, l.roles("rollcall-agent"), said, func(l *lab, texts []string) (*door, string) {
+				o := &occasion{l, o.namespace}
 				o.forge("mine") // so that there is something to publish, and to warn of
 				d, kubeconfig := l.through(who)
 				p := o.startAgent(kubeconfig, name == "standalone")
@@ -100,10 +103,10 @@ func TestPersonWithoutOneRule(t *testing.T) {
 		"list namespaces":                  cannot("namespaces: namespace selectors"),
 		"list widgets.example.com":         cannot("widgets.example.com"),
 		"list podlosses.rollcall.dev":      cannot("podlosses of all namespaces"),
-	}, func(texts []string) (*door, string) {
+	}, func(l *lab, texts []string) (*door, string) {
 		d, kubeconfig := l.through(who)
 		for _, ask := range o.questions() {
-			if line, found := lineWith(o.ask(kubeconfig, ask...), texts); found {
+			if line, found := lineWith(l.ask(kubeconfig, ask...), texts); found {
 				return d, line
 			}
 		}
@@ -124,14 +127,14 @@ func TestWatcherWithoutOneRule(t *testing.T) {
 		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "rollcall-viewer"},
 		"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": "watcher", "namespace": "default"}},
 	}})
-	s, o, who := l.newStage("proof-watched"), &occasion{lab: l}, l.unbound("default", "watcher")
+	s, who := l.newStage("proof-watched"), l.unbound("default", "watcher")
 	l.takeAway(who, l.roles("rollcall-viewer", "Role"), map[string][]string{
 		"get leases.coordination.k8s.io": {"may not", "leases"},
 		"get pods":                       {"may not", "pods"},
 		"get pods/portforward":           {"may not", "pods/portforward"},
-	}, func(texts []string) (*door, string) {
+	}, func(l *lab, texts []string) (*door, string) {
 		d, kubeconfig := l.through(who)
-		said := o.ask(kubeconfig, s.question()...)
+		said := l.ask(kubeconfig, s.question()...)
 		line, found := lineWith(said, texts)
 		if !found {
 			l.Errorf("the stream says %q, want %q", said, texts)
@@ -165,12 +168,16 @@ func (l *lab) takeAway(who identity, roles []*unstructured.Unstructured, said ma
 				l.Errorf("what comes of a missing right to %s is not known", join(rightsOf(rule)))
 				continue
 			}
-			l.setRules(object, slices.Delete(slices.Clone(rules), i, i+1))
-			l.may(who, rule, object.GetNamespace(), false)
-			d, line := try(texts)
-			l.setRules(object, rules)
+			l.Run(join(rightsOf(rule)), func(t *testing.T) {
+				l := *l
+				l.T = t
+				l.setRules(object, slices.Delete(slices.Clone(rules), i, i+1))
+				t.Cleanup(func() { l.setRules(object, rules) })
+				l.may(who, rule, object.GetNamespace(), false)
+				d, line := try(&l, texts)
+				fmt.Fprintf(rows, "%s\t%s\t%s\n", join(rightsOf(rule)), refusedOf(&l, d, rule), excerpt(line))
+			})
 			l.may(who, rule, object.GetNamespace(), true)
-			fmt.Fprintf(rows, "%s\t%s\t%s\n", join(rightsOf(rule)), refusedOf(l, d, rule), excerpt(line))
 		}
 	}
 	l.must(rows.Flush())
@@ -193,12 +200,16 @@ func refusedOf(l *lab, d *door, rule rbacv1.PolicyRule) string {
 	return join(sorted(refused))
 }
 
+// forbidden is the API server's own sentence, which is the same for all.
+var forbidden = regexp.MustCompile(` is forbidden: User .*? (at the cluster scope|in the namespace [^;]*)`)
+
 // excerpt is what matters of a line of a log, as long as a table has room for.
 func excerpt(line string) string {
 	if _, after, ok := strings.Cut(line, "msg="); ok {
 		line = after
 	}
-	const most = 170
+	line = forbidden.ReplaceAllString(line, " is forbidden")
+	const most = 200
 	if len(line) > most {
 		line = line[:most] + "…"
 	}
@@ -211,7 +222,7 @@ func (l *lab) setRules(role *unstructured.Unstructured, rules []rbacv1.PolicyRul
 	text, err := json.Marshal(map[string]any{"rules": rules})
 	l.must(err)
 	_, err = l.dynamic.Resource(kinds[role.GetKind()]).Namespace(role.GetNamespace()).
-		Patch(l.Context(), role.GetName(), types.MergePatchType, text, metav1.PatchOptions{})
+		Patch(context.WithoutCancel(l.Context()), role.GetName(), types.MergePatchType, text, metav1.PatchOptions{})
 	l.must(err)
 }
 

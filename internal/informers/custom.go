@@ -2,6 +2,7 @@ package informers
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -21,17 +22,21 @@ var workflow = schema.GroupKind{Group: "argoproj.io", Kind: "Workflow"}
 // Custom holds informers of pod owners that are no built-in kinds. A kind that the server does not serve yet gets its
 // informer once it does.
 type Custom struct {
-	clients Clients
-	kinds   *Kinds
-	wanted  map[schema.GroupKind]bool
+	clients  Clients
+	kinds    *Kinds
+	wanted   map[schema.GroupKind]bool
+	complain func(resource string, err error) // hears of each watch that fails
 
 	mu      sync.Mutex
 	running map[schema.GroupKind]cache.SharedIndexInformer // guarded by mu
 	handler cache.ResourceEventHandler                     // guarded by mu
 }
 
-func newCustom(clients Clients, kinds *Kinds, wanted []schema.GroupKind) *Custom {
-	c := &Custom{clients: clients, kinds: kinds, wanted: map[schema.GroupKind]bool{}, running: map[schema.GroupKind]cache.SharedIndexInformer{}}
+func newCustom(clients Clients, kinds *Kinds, wanted []schema.GroupKind, complain func(string, error)) *Custom {
+	c := &Custom{
+		clients: clients, kinds: kinds, complain: complain,
+		wanted: map[schema.GroupKind]bool{}, running: map[schema.GroupKind]cache.SharedIndexInformer{},
+	}
 	for _, kind := range wanted {
 		c.wanted[kind] = true
 	}
@@ -117,7 +122,8 @@ func (c *Custom) startServed(ctx context.Context, group *sync.WaitGroup) {
 			continue
 		}
 		informer := c.newInformer(kind, resource)
-		if err := informer.SetTransform(trimOwner); err != nil {
+		failed := func(_ context.Context, _ *cache.Reflector, err error) { c.complain(resource.GroupResource().String(), err) }
+		if err := errors.Join(informer.SetTransform(trimOwner), informer.SetWatchErrorHandlerWithContext(failed)); err != nil {
 			slog.Error("an owner kind cannot be watched", "kind", kind, "error", err)
 			continue
 		}

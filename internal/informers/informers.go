@@ -70,12 +70,12 @@ func New(clients Clients, o Options) (*Set, error) {
 	s := &Set{
 		SharedInformerFactory: factory,
 		Kinds:                 kinds,
-		Custom:                newCustom(clients, kinds, o.OwnerKinds),
 		pods:                  factory.Core().V1().Pods().Informer(),
 		nodes:                 factory.Core().V1().Nodes().Informer(),
 		placement:             o.Placement,
 		complained:            map[string]time.Time{},
 	}
+	s.Custom = newCustom(clients, kinds, o.OwnerKinds, s.complain)
 	if err := s.pods.AddIndexers(cache.Indexers{byNode: podNode, byOwner: podOwners}); err != nil {
 		return nil, fmt.Errorf("indexing pods: %w", err)
 	}
