@@ -15,7 +15,7 @@ readonly taint=readiness.k8s.io/StaticPodsMirrored
 export shop race taint root
 
 # step says what happens next; look says what to look at.
-step() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+step() { printf '\n== %s\n' "$*"; }
 look() { printf '   look: %s\n' "$*"; }
 
 fail() {

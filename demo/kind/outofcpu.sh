@@ -31,7 +31,7 @@ spec:
   containers: [{name: pause, image: "registry.k8s.io/pause:3.10", resources: {requests: {cpu: ${hog}m}}}]
 YAML
 look "the scheduler believes that the node is empty; kubectl rollcall mirrors $node says otherwise (exit status 3: not mirrored)"
-waits() { kubectl rollcall mirrors "$node" | grep -q "$hidden/hog"; }
+waits() { { kubectl rollcall mirrors "$node" || true; } | grep "$hidden/hog"; }
 wait_for 60 "rollcall to know of the static pod" waits
 show kubectl rollcall mirrors "$node" || true
 

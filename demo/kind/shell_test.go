@@ -21,7 +21,7 @@ func TestShellcheck(t *testing.T) {
 	if len(scripts) < 2 {
 		t.Fatalf("scripts: %q", scripts)
 	}
-	check := exec.CommandContext(t.Context(), "shellcheck", append([]string{"--external-sources"}, scripts...)...)
+	check := exec.CommandContext(t.Context(), "shellcheck", append([]string{"--external-sources", "--source-path=SCRIPTDIR"}, scripts...)...)
 	check.Dir = "../.."
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
