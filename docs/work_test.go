@@ -3,10 +3,11 @@ package docs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,7 +106,13 @@ func (r *reader) interrupt(node string) {
 		})
 	}
 	r.run("kubectl delete pod -n shop lost --grace-period=0 --force")
-	r.run("kubectl wait -n shop podloss --for=jsonpath={.status.state}=Closed --field-selector=spec.node=" + node + ",status.state=Closed --timeout=1m")
+	r.eventually("the record of the loss", func() error {
+		out, err := r.shell("kubectl get podloss -n shop -o jsonpath={.items[*].status.state}").Output()
+		if err == nil && !strings.Contains(string(out), "Closed") {
+			return fmt.Errorf("states are %q", out)
+		}
+		return err
+	})
 }
 
 func (r *reader) eventually(what string, works func() error) {
@@ -130,17 +137,22 @@ func (r *reader) phase(phase int) {
 	}
 }
 
-// run has a shell run the command from the repository's root.
+// run has a shell run the command.
 func (r *reader) run(text string) {
 	r.Helper()
-	shell := exec.CommandContext(r.Context(), "bash", "-o", "pipefail", "-c", text)
-	shell.Dir = ".."
-	shell.Env = append(slices.Clone(os.Environ()), "KUBECONFIG="+r.cluster.Kubeconfig(), "PATH="+r.binaries.Dir+":"+os.Getenv("PATH"))
-	out, err := shell.CombinedOutput()
+	out, err := r.shell(text).CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != exitFound) {
 		r.Errorf("$ %s\n%v\n%s", text, err, out)
 		return
 	}
 	r.Logf("$ %s\n%s", text, out)
+}
+
+// shell runs a command from the repository's root, with the cluster's kubeconfig and the built programs.
+func (r *reader) shell(text string) *exec.Cmd {
+	shell := exec.CommandContext(r.Context(), "bash", "-o", "pipefail", "-c", text)
+	shell.Dir = ".."
+	shell.Env = append(os.Environ(), "KUBECONFIG="+r.cluster.Kubeconfig(), "PATH="+r.binaries.Dir+":"+os.Getenv("PATH"))
+	return shell
 }
