@@ -166,7 +166,7 @@ func TestBadNeighbours(t *testing.T) {
 
 	nobody := l.kubeconfig(func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) { user.Impersonate = "nobody" })
 	powerless := l.agent("--kubeconfig", nobody)
-	powerless.says("the agent needs to get, list and watch nodes")
+	powerless.says("the agent needs to list and watch nodes")
 }
 
 // SIGTERM ends the agent well and leaves what it published; a full disk under its log does not stop it; it is small,

@@ -63,13 +63,13 @@ func TestAgentWithoutOneRule(t *testing.T) {
 			o := l.newArrival()
 			who := l.bound(system, "rollcall-agent", o.nodeName("mine"))
 			said := map[string][]string{
-				"list nodes":         {"watching the Node", "the agent needs to get, list and watch nodes"},
+				"list nodes":         {"watching the Node", "the agent needs to list and watch nodes"},
 				"patch nodes/status": {"writing to the Node", "to patch nodes/status"},
-				"create events":      {"writing an Event", "events"},
+				"create events":      {"writing an Event", "to create events in namespace default"},
 			}
 			if name == "standalone" {
 				said["get nodes"] = said["list nodes"]
-				said["list pods"] = []string{"watching the pods of the node", "with --standalone to list and watch pods"}
+				said["list pods"] = []string{"watching the pods of the node", "with --standalone also to get nodes, and to list and watch pods"}
 				delete(said, "list nodes")
 			}
 			l.takeAway(who, l.roles("rollcall-agent"), said, func(l *lab, texts []string) (*door, string) {
@@ -159,7 +159,7 @@ func (l *lab) takeAway(who identity, roles []*unstructured.Unstructured, said ma
 	l.Helper()
 	var table strings.Builder
 	rows := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(rows, "TAKEN AWAY\tREFUSED\tWHAT THE PROGRAM SAYS")
+	fmt.Fprintln(rows, "TAKEN AWAY\tREFUSED, FOR ONE\tWHAT THE PROGRAM SAYS")
 	for _, object := range roles {
 		rules := rulesOf(l.T, object)
 		for i, rule := range rules {
@@ -168,14 +168,14 @@ func (l *lab) takeAway(who identity, roles []*unstructured.Unstructured, said ma
 				l.Errorf("what comes of a missing right to %s is not known", join(rightsOf(rule)))
 				continue
 			}
-			l.Run(join(rightsOf(rule)), func(t *testing.T) {
+			l.Run(describe(rule), func(t *testing.T) {
 				l := *l
 				l.T = t
 				l.setRules(object, slices.Delete(slices.Clone(rules), i, i+1))
 				t.Cleanup(func() { l.setRules(object, rules) })
 				l.may(who, rule, object.GetNamespace(), false)
 				d, line := try(&l, texts)
-				fmt.Fprintf(rows, "%s\t%s\t%s\n", join(rightsOf(rule)), refusedOf(&l, d, rule), excerpt(line))
+				fmt.Fprintf(rows, "%s\t%s\t%s\n", describe(rule), refusedOf(&l, d, rule), excerpt(line))
 			})
 			l.may(who, rule, object.GetNamespace(), true)
 		}
@@ -184,7 +184,7 @@ func (l *lab) takeAway(who identity, roles []*unstructured.Unstructured, said ma
 	l.Logf("%s, one rule after the other:\n%s", who.account, table.String())
 }
 
-// refusedOf names the rights of the rule that were refused, of which there must be one, and fails where others were.
+// refusedOf names one of the rights of the rule that were refused, of which there must be one, and fails where others were.
 func refusedOf(l *lab, d *door, rule rbacv1.PolicyRule) string {
 	l.Helper()
 	refused := map[right]bool{}
@@ -197,7 +197,16 @@ func refusedOf(l *lab, d *door, rule rbacv1.PolicyRule) string {
 	if len(refused) == 0 {
 		l.Errorf("without the right to %s, nothing was refused: it is not needed", join(rightsOf(rule)))
 	}
-	return join(sorted(refused))
+	return sorted(refused)[0].String()
+}
+
+// describe names a rule in few words.
+func describe(rule rbacv1.PolicyRule) string {
+	text := strings.Join(rule.Verbs, ",") + " " + strings.Join(rule.Resources, ",")
+	if group := rule.APIGroups[0]; group != "" {
+		text += " (" + group + ")"
+	}
+	return text
 }
 
 // forbidden is the API server's own sentence, which is the same for all.

@@ -113,7 +113,7 @@ func (a *Agent) failed(doing string, err error) {
 	case errors.Is(err, context.Canceled):
 		return
 	case apierrors.IsForbidden(err):
-		message += "; the agent needs to get, list and watch nodes, to patch nodes/status, and with --standalone to list and watch pods"
+		message += "; the agent needs to list and watch nodes, to patch nodes/status and to create events in namespace default; with --standalone also to get nodes, and to list and watch pods"
 	case apierrors.IsUnauthorized(err):
 		message += "; the API server does not accept the agent's token"
 	}
