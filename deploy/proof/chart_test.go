@@ -26,15 +26,6 @@ func path(t *testing.T, file string) string {
 	return filepath.Join(root, file)
 }
 
-func read(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(path(t, file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 // valueSets are those that the chart is tested with.
 func valueSets(t *testing.T) []string {
 	t.Helper()
@@ -118,7 +109,7 @@ func TestEveryRuleHasAReason(t *testing.T) {
 	}
 }
 
-// karpenter is Karpenter's chart with rollcall's values for it: the pods of its Deployment.
+// karpenterWithSidecar is what Karpenter's chart makes of rollcall's values for it: the pods of its Deployment.
 func karpenterWithSidecar(t *testing.T) corev1.PodSpec {
 	t.Helper()
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/karpenter").Output()
