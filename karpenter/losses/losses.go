@@ -153,7 +153,8 @@ func FinishedFirst(pod *corev1.Pod) bool {
 		asked = asked.Add(-time.Duration(*grace) * time.Second)
 	}
 	for _, container := range pod.Status.ContainerStatuses {
-		if ended := container.State.Terminated; ended == nil || !ended.FinishedAt.Time.Before(asked) {
+		// A container that never started is reported as ended at no time.
+		if ended := container.State.Terminated; ended == nil || ended.FinishedAt.IsZero() || !ended.FinishedAt.Time.Before(asked) {
 			return false
 		}
 	}
