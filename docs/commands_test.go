@@ -24,6 +24,7 @@ var (
 	works    = proof{phase: 1}
 	removed  = proof{phase: 2}
 	script   = proof{dir: "demo/kind", test: "TestScripts"}
+	replayed = proof{needs: "a recording of one's own; tui/ replays the project's"}
 	streamed = proof{dir: "cmd/kubectl-rollcall", test: "TestStreamOnce"}
 	kind     = proof{needs: "kind, or another cluster that runs images"}
 	helm     = proof{needs: "Helm's command line and a cluster that runs images; the chart itself is rendered by Helm's code in deploy/"}
@@ -52,11 +53,14 @@ var commands = map[string]proof{
 	"kubectl -n rollcall-system rollout status deployment/rollcall-controller": kind,
 	"kubectl -n rollcall-system logs deployment/rollcall-controller":           kind,
 
-	"kubectl rollcall stream":                   streamed,
-	"kubectl rollcall stream -o json":           streamed,
-	"kubectl rollcall stream --once -o json":    streamed,
-	"kubectl rollcall stream --record FILE":     streamed,
-	"kubectl rollcall --replay FILE --speed 10": {needs: "a terminal, and a recording; tui/ has the tests of what is shown"},
+	"kubectl rollcall stream":                          streamed,
+	"kubectl rollcall stream -o json":                  streamed,
+	"kubectl rollcall stream --once -o json":           streamed,
+	"kubectl rollcall stream --record FILE":            streamed,
+	"kubectl rollcall --replay FILE --speed 10":        replayed,
+	"kubectl rollcall --replay spot.ndjson --speed 10": replayed,
+	"kubectl rollcall":                                 {dir: "cmd/kubectl-rollcall", test: "TestLiveView"},
+	"kubectl rollcall --local":                         {dir: "cmd/kubectl-rollcall", test: "TestLocalView"},
 
 	"kubectl apply --server-side -f deploy/manifests/install.yaml":            works,
 	"kubectl apply -f deploy/crds/podlosses.yaml":                             works,
