@@ -21,12 +21,16 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/domain"
 	"github.com/rollcall-dev/rollcall/internal/livecluster"
+	"github.com/rollcall-dev/rollcall/internal/livepane"
 	"github.com/rollcall-dev/rollcall/internal/liverollcall"
 	"github.com/rollcall-dev/rollcall/internal/stream"
 )
 
 // record has the stream of TestLiveView written to a file, as tui/testdata/storm.ndjson was.
 var record = flag.String("record", "", "write the stream of the live view's test to a new file")
+
+// patience bounds every wait for the cluster.
+const patience = 2 * time.Minute
 
 // A stage is a cluster with nodes on which things happen.
 type stage struct {
@@ -114,8 +118,6 @@ const (
 	healthy     = `[]`
 )
 
-var servedAt = regexp.MustCompile(`serving the stream" address=(\S+)`)
-
 // controller starts a controller, and a pod on the node that stands for it and forwards to its stream.
 func (s *stage) controller(name, node string) *liverollcall.Program {
 	s.Helper()
@@ -131,9 +133,9 @@ func (s *stage) controller(name, node string) *liverollcall.Program {
 	})
 	var port string
 	s.eventually(name+" serves its stream", func(context.Context) (bool, error) {
-		words, err := p.Said()
-		if found := servedAt.FindStringSubmatch(words); found != nil {
-			_, port, err = net.SplitHostPort(found[1])
+		address, err := p.Stream()
+		if address != "" {
+			_, port, err = net.SplitHostPort(address)
 		}
 		return port != "", err
 	})
@@ -173,82 +175,82 @@ func TestLiveView(t *testing.T) {
 		s.must(err)
 		defer p.Stop()
 	}
-	p := newPane(t, 120, 40, []string{"LC_ALL=C.UTF-8"}, binary, "--kubeconfig", s.cluster.Kubeconfig(), "--controller-namespace", s.namespace)
-	p.shows("* live", "leader first", "the cluster's controller", "no node goes")
+	p := livepane.Open(t, 120, 40, []string{"LC_ALL=C.UTF-8"}, binary, "--kubeconfig", s.cluster.Kubeconfig(), "--controller-namespace", s.namespace)
+	p.Shows("* live", "leader first", "the cluster's controller", "no node goes")
 	s.seesViews(p)
 	s.seesAnotherLeader(p, first)
 	// The way out.
-	p.press("q")
-	p.shows("ended with 0")
+	p.Press("q")
+	p.Shows("ended with 0")
 }
 
 // seesViews goes through the views while nodes go and come.
-func (s *stage) seesViews(p *pane) {
+func (s *stage) seesViews(p *livepane.Pane) {
 	// Before anything goes.
-	p.press("5")
-	p.shows("[5 Standing", "! spot", "spot-1", "view-shop/notebook")
-	p.press("1")
+	p.Press("5")
+	p.Shows("[5 Standing", "! spot", "spot-1", "view-shop/notebook")
+	p.Press("1")
 	s.taint("spot-1", interrupted)
-	p.shows("» ! committed  spot-1", "in 1m", "lost 1")
+	p.Shows("» ! committed  spot-1", "in 1m", "lost 1")
 	s.taint("spot-2", interrupted)
-	p.shows("! committed  spot-2", "lost 2")
-	p.press("Enter")
-	p.shows("» spot-1", "» ! Lost          view-shop/notebook", "NoController", "marked")
-	p.press("Enter")
-	p.shows("pod view-shop/notebook", "Certain")
-	p.press("Escape")
-	p.shows("» ! Lost ")
-	p.press("Escape")
-	p.shows("! committed  spot-2")
-	p.press("3")
-	p.shows("[3 Queue", "Node spot-1", "running")
-	p.press("/", "s", "p", "o", "t", "-", "2")
-	p.shows("/spot-2_", "Node spot-2")
-	p.press("Escape")
-	p.shows("by state")
-	p.press("4")
-	p.shows("! mark", "view-shop/load-test")
-	p.press("?")
-	p.shows("up one row", "copy the name under the cursor")
-	p.press("?")
+	p.Shows("! committed  spot-2", "lost 2")
+	p.Press("Enter")
+	p.Shows("» spot-1", "» ! Lost          view-shop/notebook", "NoController", "marked")
+	p.Press("Enter")
+	p.Shows("pod view-shop/notebook", "Certain")
+	p.Press("Escape")
+	p.Shows("» ! Lost ")
+	p.Press("Escape")
+	p.Shows("! committed  spot-2")
+	p.Press("3")
+	p.Shows("[3 Queue", "Node spot-1", "running")
+	p.Press("/", "s", "p", "o", "t", "-", "2")
+	p.Shows("/spot-2_", "Node spot-2")
+	p.Press("Escape")
+	p.Shows("by state")
+	p.Press("4")
+	p.Shows("! mark", "view-shop/load-test")
+	p.Press("?")
+	p.Shows("up one row", "copy the name under the cursor")
+	p.Press("?")
 	// A new node is held, and released.
 	s.taint("stable-1", `[{"key":"readiness.k8s.io/StaticPodsMirrored","value":"pending","effect":"NoSchedule"}]`)
-	p.press("2")
-	p.shows("[2 Coming", "~ held", "stable-1", "KubeletNotReady")
+	p.Press("2")
+	p.Shows("[2 Coming", "~ held", "stable-1", "KubeletNotReady")
 	s.speaks("stable-1")
 	s.taint("stable-1", healthy)
-	p.shows("+ released")
+	p.Shows("+ released")
 	// Another size.
-	p.press("1")
-	p.tmux("resize-window", "-x", "60", "-y", "15")
-	p.shows("» ! committed  spot-1")
-	p.tmux("resize-window", "-x", "50", "-y", "10")
-	p.shows("terminal too small (need 60x15)")
-	p.tmux("resize-window", "-x", "120", "-y", "40")
+	p.Press("1")
+	p.Tmux("resize-window", "-x", "60", "-y", "15")
+	p.Shows("» ! committed  spot-1")
+	p.Tmux("resize-window", "-x", "50", "-y", "10")
+	p.Shows("terminal too small (need 60x15)")
+	p.Tmux("resize-window", "-x", "120", "-y", "40")
 	// The clipboard.
-	p.press("j")
-	p.shows("» ! committed  spot-2")
-	p.press("y")
-	p.shows("sent to the terminal's clipboard: spot-2")
-	s.eventually("tmux has the name", func(context.Context) (bool, error) { return p.tmux("show-buffer") == "spot-2", nil })
+	p.Press("j")
+	p.Shows("» ! committed  spot-2")
+	p.Press("y")
+	p.Shows("sent to the terminal's clipboard: spot-2")
+	s.eventually("tmux has the name", func(context.Context) (bool, error) { return p.Tmux("show-buffer") == "spot-2", nil })
 }
 
 // logLine is how klog begins a line, and slog one.
 var logLine = regexp.MustCompile(`(?m)^[EWIF]\d{4} |level=(ERROR|WARN)`)
 
 // seesAnotherLeader kills the leader: the view says so, keeps what it knew, finds the next one, and the cursor stays.
-func (s *stage) seesAnotherLeader(p *pane, leader *liverollcall.Program) {
+func (s *stage) seesAnotherLeader(p *livepane.Pane, leader *liverollcall.Program) {
 	leader.Kill()
-	p.shows("! disconnected", "shown is what was known", "» ! committed  spot-2")
+	p.Shows("! disconnected", "shown is what was known", "» ! committed  spot-2")
 	s.leads("second")
-	screen := p.shows("* live", "second leads now", "» ! committed  spot-2")
+	screen := p.Shows("* live", "second leads now", "» ! committed  spot-2")
 	if logLine.MatchString(screen) {
 		s.Errorf("a log was painted over the screen:\n%s", screen)
 	}
 	s.taint("spot-1", healthy)
-	p.shows("going 1 ", "» ! committed  spot-2")
+	p.Shows("going 1 ", "» ! committed  spot-2")
 	s.taint("spot-2", healthy)
-	p.shows("spot-2 is no longer here", "no node goes")
+	p.Shows("spot-2 is no longer here", "no node goes")
 }
 
 // Without a controller in the cluster the view says how to have one of one's own, and that one shows the same and writes
@@ -258,19 +260,19 @@ func TestLocalView(t *testing.T) {
 	s.node("local-1", "spot")
 	s.bare("notebook", "local-1")
 	kubeconfig := s.cluster.Kubeconfig()
-	p := newPane(t, 100, 30, []string{"LC_ALL=C"}, binary, "--kubeconfig", kubeconfig, "--controller-namespace", s.namespace)
-	p.shows("! disconnected", "no controller leads in this", "kubectl rollcall --local")
-	p.press("q")
-	p.shows("ended with 0")
+	p := livepane.Open(t, 100, 30, []string{"LC_ALL=C"}, binary, "--kubeconfig", kubeconfig, "--controller-namespace", s.namespace)
+	p.Shows("! disconnected", "no controller leads in this", "kubectl rollcall --local")
+	p.Press("q")
+	p.Shows("ended with 0")
 	s.reader()
-	p = newPane(t, 100, 30, []string{"LC_ALL=C"}, binary, "--local", "--kubeconfig", kubeconfig, "--as", "local-reader")
-	p.shows("* live", "read-only")
+	p = livepane.Open(t, 100, 30, []string{"LC_ALL=C"}, binary, "--local", "--kubeconfig", kubeconfig, "--as", "local-reader")
+	p.Shows("* live", "read-only")
 	s.taint("local-1", interrupted)
-	p.shows("> ! committed  local-1", "lost 1") // ASCII by the locale
-	p.press("4")
-	p.shows("! would mark", "local-shop/notebook")
-	p.press("q")
-	p.shows("ended with 0")
+	p.Shows("> ! committed  local-1", "lost 1") // ASCII by the locale
+	p.Press("4")
+	p.Shows("! would mark", "local-shop/notebook")
+	p.Press("q")
+	p.Shows("ended with 0")
 	pod, err := s.client.CoreV1().Pods("local-shop").Get(t.Context(), "notebook", metav1.GetOptions{})
 	s.must(err)
 	if len(pod.Annotations) > 0 {

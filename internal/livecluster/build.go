@@ -20,6 +20,9 @@ import (
 // keepUnused is how long a binary of older sources stays in the cache.
 const keepUnused = 7 * 24 * time.Hour
 
+// patience is how long a go command that is cut off may take to end: it finishes the packages that it compiles.
+const patience = 30 * time.Second
+
 // A Module is a directory below demo/ with a go.mod of its own that makes one binary of its name.
 type Module struct {
 	Name string
@@ -140,7 +143,11 @@ func (m Module) build(ctx context.Context, source, binary string, progress io.Wr
 		return err
 	}
 	fmt.Fprintf(progress, "%s: building %s from Go modules (once; from nothing it takes %s on two cores)\n", m.Name, m.What, m.Takes)
+	start := time.Now()
 	listed, err := goCommand(ctx, source, "list", "-deps", ".").Output()
+	if ctx.Err() != nil {
+		return m.cut(ctx, start)
+	}
 	if err != nil {
 		return fmt.Errorf("listing the packages of %s: %w", m.What, withStderr(err))
 	}
@@ -154,20 +161,32 @@ func (m Module) build(ctx context.Context, source, binary string, progress io.Wr
 	if err != nil {
 		return err
 	}
-	start := time.Now()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting go build: %w", err)
 	}
 	failure := m.followBuild(stderr, progress, strings.Count(string(listed), "\n"), start)
-	if err := cmd.Wait(); err != nil {
+	err = cmd.Wait()
+	if err != nil && ctx.Err() != nil {
+		return m.cut(ctx, start)
+	}
+	if err != nil {
 		return fmt.Errorf("building %s: %w\n%s", m.What, err, failure)
 	}
 	fmt.Fprintf(progress, "%s: built in %s\n", m.Name, time.Since(start).Round(time.Second))
 	return os.Rename(unfinished, binary)
 }
 
+// cut is the error of a build that was not let finish.
+func (m Module) cut(ctx context.Context, start time.Time) error {
+	return fmt.Errorf("the build of %s was cut off after %s: %w; what was compiled is kept, so that the next run goes on from there",
+		m.What, time.Since(start).Round(time.Second), context.Cause(ctx))
+}
+
+// goCommand asks go to end, and kills it only where it does not: killed, it leaves its compilers and their files behind.
 func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = patience
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
 	return cmd

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -63,6 +64,18 @@ func (b *Binaries) Controller(ctx context.Context, cluster *livecluster.Cluster,
 		return nil, p.Explain(fmt.Errorf("waiting for %s to be ready: %w", Controller, err))
 	}
 	return p, nil
+}
+
+// servedAt is how a controller says where it serves its stream.
+var servedAt = regexp.MustCompile(`serving the stream" address=(\S+)`)
+
+// Stream returns the host:port at which the controller serves its stream, and "" as long as it does not.
+func (p *Program) Stream() (string, error) {
+	words, err := p.Said()
+	if found := servedAt.FindStringSubmatch(words); found != nil {
+		return found[1], nil
+	}
+	return "", err
 }
 
 func ready(ctx context.Context, url string) bool {
