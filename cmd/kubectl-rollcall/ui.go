@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -70,7 +69,7 @@ func (o *uiOptions) run(ctx context.Context, in io.Reader, out io.Writer) error 
 	running.Go(func() { _ = client.Run(ctx) }) // its error is a Tap's, and there is none
 	return tui.Run(ctx, tui.Options{
 		Frames: client.Frames(), Context: contextName(o.connection, o.address, o.replay), Mode: mode,
-		ASCII: o.ascii || !speaksUTF8(os.Getenv), Now: time.Now, In: in, Out: out,
+		ASCII: o.ascii || !tui.SpeaksUTF8(os.Getenv), Now: time.Now, In: in, Out: out,
 	})
 }
 
@@ -116,16 +115,4 @@ func contextName(connection *genericclioptions.ConfigFlags, address, replay stri
 		return "this cluster"
 	}
 	return raw.CurrentContext
-}
-
-// speaksUTF8 tells whether the locale has more than ASCII, as the C library decides it. No locale at all is taken for
-// UTF-8, which is what terminals speak.
-func speaksUTF8(env func(string) string) bool {
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if locale := env(name); locale != "" {
-			locale = strings.ToLower(locale)
-			return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
-		}
-	}
-	return true
 }

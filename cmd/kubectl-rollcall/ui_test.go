@@ -40,25 +40,6 @@ func TestLiveViewMistakes(t *testing.T) {
 	}
 }
 
-func TestSpeaksUTF8(t *testing.T) {
-	for _, tc := range []struct {
-		env  map[string]string
-		want bool
-	}{
-		{nil, true},
-		{map[string]string{"LANG": "de_DE.UTF-8"}, true},
-		{map[string]string{"LANG": "C.utf8"}, true},
-		{map[string]string{"LANG": "C"}, false},
-		{map[string]string{"LANG": "de_DE.ISO-8859-1"}, false},
-		{map[string]string{"LC_ALL": "POSIX", "LANG": "de_DE.UTF-8"}, false},
-		{map[string]string{"LC_ALL": "", "LC_CTYPE": "en_US.UTF-8", "LANG": "C"}, true},
-	} {
-		if got := speaksUTF8(func(key string) string { return tc.env[key] }); got != tc.want {
-			t.Errorf("with %v: %t", tc.env, got)
-		}
-	}
-}
-
 // A refusal comes with its way out in one sentence, and a cluster without a controller with --local.
 func TestAdvising(t *testing.T) {
 	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, "rollcall-controller")
