@@ -34,7 +34,7 @@ before=$(records)
 pod notebook
 pod load-test
 kubectl -n "$shop" create deployment web --image registry.k8s.io/pause:3.10 --dry-run=client -o yaml | kubectl apply -f - >/dev/null
-kubectl -n "$shop" wait pod notebook load-test --for=condition=PodScheduled --timeout=1m >/dev/null
+kubectl -n "$shop" wait pod notebook load-test --for=condition=Ready --timeout=2m >/dev/null
 look "before anything happens, who would be lost if its node went now?"
 show kubectl rollcall check "$node" -n "$shop" || true
 
@@ -47,7 +47,7 @@ show kubectl -n "$shop" get pods -o 'custom-columns=POD:.metadata.name,NODE:.spe
 step "drain with force, as a termination handler does"
 kubectl drain "$node" --force --ignore-daemonsets --delete-emptydir-data --disable-eviction --pod-selector=demo=rollcall --timeout=1m >/dev/null
 for name in notebook load-test; do wait_for 60 "the end of $name" gone "$name"; done
-wait_for 30 "the records" closed
+wait_for 60 "the records" closed
 look "what was lost is on record, with what is needed to have it back"
 show kubectl rollcall losses -n "$shop" --since 1h
 

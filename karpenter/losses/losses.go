@@ -158,7 +158,7 @@ func FinishedFirst(pod *corev1.Pod) bool {
 			return false
 		}
 	}
-	return true
+	return len(pod.Status.ContainerStatuses) > 0
 }
 
 // spec is what a record says of the pod and its risk, without the manifest.

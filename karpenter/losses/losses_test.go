@@ -219,6 +219,7 @@ func TestFinishedFirst(t *testing.T) {
 		"within the same second":                {deleted(corev1.PodSucceeded, asked), false},
 		"one container was done before":         {deleted(corev1.PodSucceeded, before, after), false},
 		"one container is not known to be done": {running, false},
+		"deleted before it was seen":            {deleted(corev1.PodFailed), false},
 		"deleted before it started":             {deleted(corev1.PodFailed, time.Time{}), false},
 		"evicted":                               {evicted, false},
 	} {
