@@ -126,11 +126,11 @@ func (l *lab) dropPod(ctx context.Context, namespace, name string) error {
 	return l.client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 }
 
-// interrupt makes a NodeClaim behind the node and deletes it; a finalizer keeps it, as Karpenter's would.
+// interrupt makes a NodeClaim behind the node and deletes it, and says why as Karpenter does; a finalizer keeps it.
 func (o *occasion) interrupt(node string) {
 	o.Helper()
 	name, client := o.nodeName(node), o.dynamic.Resource(claims)
-	_, err := client.Create(o.Context(), &unstructured.Unstructured{Object: map[string]any{
+	claim, err := client.Create(o.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
 		"metadata": map[string]any{"name": name, "finalizers": []any{"example.com/stay"}},
 		"spec": map[string]any{
@@ -142,6 +142,12 @@ func (o *occasion) interrupt(node string) {
 	o.Cleanup(func() {
 		_, _ = client.Patch(context.Background(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	})
+	_, err = o.client.CoreV1().Events("default").Create(o.Context(), &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{GenerateName: name + ".", Namespace: "default"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: name, UID: claim.GetUID()},
+		Reason:         "SpotInterrupted", Type: "Warning", FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(), Count: 1,
+	}, metav1.CreateOptions{})
+	o.must(err)
 	status := fmt.Sprintf(`{"status":{"nodeName":%q}}`, name)
 	_, err = client.Patch(o.Context(), name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status")
 	o.must(err)

@@ -65,6 +65,7 @@ func TestControllerNeedsItsRolesAndNoMore(t *testing.T) {
 		o.meetConflicts(d)
 		p := o.startController(kubeconfig, all...)
 		o.allHappens()
+		l.says(p, "what interrupted a node is known", "interruption=SpotInterrupted", o.nodeName("claimed"))
 		p.Stop()
 		l.noneRefused("rollcall-controller", d)
 		for _, r := range d.used() {
