@@ -5,14 +5,15 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/internal/stream"
 )
 
-// The screens of the documentation are those of a stream that was recorded on a real control plane
+// The screens of the README are those of a stream that was recorded on a real control plane
 // (go test ./cmd/kubectl-rollcall -run TestLiveView -record FILE), each at the first record from which there is something
-// to see. go test ./tui -run TestCaptures -update makes them again.
+// to see. The task captures puts them into the README again.
 func TestCaptures(t *testing.T) {
 	recorded, err := os.ReadFile(filepath.Join("testdata", "storm.ndjson"))
 	if err != nil {
@@ -31,15 +32,31 @@ func TestCaptures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			frame := firstFrame(t, recorded, c.from)
-			s := newStage(110, 22)
+			s := newStage(110, 15)
 			s.options.Context = "prod-eu"
 			s.clock = frame.State.Time
 			frame.Phase, frame.Since, frame.Received, frame.Notice, frame.Peer = stream.Live, s.clock, s.clock, "", ""
 			s.Update(frameMsg(frame))
 			s.press(c.keys...)
-			compare(t, filepath.Join("..", "docs", "captures", name+".txt"), s.text()+"\n")
+			compareBlock(t, filepath.Join("..", "README.md"), name, s.text())
 		})
 	}
+}
+
+// compareBlock compares, or with -update writes, the block of text that follows the file's comment "screen: name".
+func compareBlock(t *testing.T, path, name, got string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := "<!-- screen: " + name + " -->\n```text\n"
+	before, rest, found := strings.Cut(string(text), mark)
+	_, after, ended := strings.Cut(rest, "\n```\n")
+	if !found || !ended {
+		t.Fatalf("%s has no block after %q", path, mark)
+	}
+	compare(t, path, before+mark+got+"\n```\n"+after)
 }
 
 func marked(nodes []*stream.GoingNode) bool {
