@@ -85,6 +85,20 @@ func TestOwnerOfUnservedKind(t *testing.T) {
 	}
 }
 
+// A Node that no longer exists when the controller starts still costs its pods, until the pod garbage collector has removed
+// them.
+func TestPodOfVanishedNodeIsMarked(t *testing.T) {
+	l := newLab(t)
+	gone := l.namespace + "-gone"
+	l.barePod("before", gone)
+	l.startController(nil)
+	if marker, _ := karpenter.ParseMarker(l.waitMark("before", true)); marker.Cause != karpenter.NodeDeleted || marker.Node != gone {
+		t.Errorf("marker %+v", marker)
+	}
+	l.barePod("after", gone)
+	l.waitMark("after", true)
+}
+
 // A driver on a node that goes costs its executor on one that stays: that one's marker names the other's node, and goes
 // with the other's taint.
 func TestCollateralIsMarked(t *testing.T) {
