@@ -122,7 +122,9 @@ func (c *Custom) startServed(ctx context.Context, group *sync.WaitGroup) {
 			continue
 		}
 		informer := c.newInformer(kind, resource)
-		failed := func(_ context.Context, _ *cache.Reflector, err error) { c.complain(resource.GroupResource().String(), err) }
+		failed := func(_ context.Context, _ *cache.Reflector, err error) {
+			c.complain(resource.GroupResource().String(), err)
+		}
 		if err := errors.Join(informer.SetTransform(trimOwner), informer.SetWatchErrorHandlerWithContext(failed)); err != nil {
 			slog.Error("an owner kind cannot be watched", "kind", kind, "error", err)
 			continue
