@@ -16,6 +16,9 @@ type narrator struct {
 
 func newNarrator(out io.Writer) *narrator { return &narrator{out: out, start: time.Now()} }
 
+// on is one that goes on elsewhere, by the same clock.
+func (n *narrator) on(out io.Writer) *narrator { return &narrator{out: out, start: n.start} }
+
 func (n *narrator) step(format string, args ...any) {
 	fmt.Fprintf(n.out, "%6.1fs  %s\n", time.Since(n.start).Seconds(), fmt.Sprintf(format, args...))
 }

@@ -33,7 +33,8 @@ var (
 
 // commands are all commands of the documents, without what they say about them.
 var commands = map[string]proof{
-	"go run ./demo": {dir: "demo", test: "TestReadmeDemo"},
+	"go run ./demo":                                  {dir: "demo", test: "TestReadmeDemo"},
+	"go run ./demo --plain":                          {dir: "demo", test: "TestPlainOnTerminal"},
 	"go tool -modfile=tools/task/go.mod task test":   task,
 	"go tool -modfile=tools/task/go.mod task lint":   task,
 	"go tool -modfile=tools/task/go.mod task --list": works,

@@ -144,7 +144,7 @@ func (m Module) build(ctx context.Context, source, binary string, progress io.Wr
 	}
 	fmt.Fprintf(progress, "%s: building %s from Go modules (once; from nothing it takes %s on two cores)\n", m.Name, m.What, m.Takes)
 	start := time.Now()
-	listed, err := goCommand(ctx, source, "list", "-deps", ".").Output()
+	listed, err := moduleCommand(ctx, source, "list", "-deps", ".").Output()
 	if ctx.Err() != nil {
 		return m.cut(ctx, start)
 	}
@@ -156,7 +156,7 @@ func (m Module) build(ctx context.Context, source, binary string, progress io.Wr
 		args = append(args, "-gcflags=all=-N -l")
 	}
 	unfinished := binary + ".unfinished"
-	cmd := goCommand(ctx, source, append(args, "-o", unfinished, ".")...)
+	cmd := moduleCommand(ctx, source, append(args, "-o", unfinished, ".")...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -182,12 +182,19 @@ func (m Module) cut(ctx context.Context, start time.Time) error {
 		m.What, time.Since(start).Round(time.Second), context.Cause(ctx))
 }
 
-// goCommand asks go to end, and kills it only where it does not: killed, it leaves its compilers and their files behind.
+// goCommand runs go in a directory. When the context ends it asks go to end, and kills it only where it does not: killed,
+// it leaves its compilers and their files behind.
 func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = patience
 	cmd.Dir = dir
+	return cmd
+}
+
+// moduleCommand runs go in a module of its own, which it must not change.
+func moduleCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := goCommand(ctx, dir, args...)
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
 	return cmd
 }

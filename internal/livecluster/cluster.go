@@ -261,9 +261,11 @@ func Executable(ctx context.Context, dir, pkg string, buildFlags ...string) (str
 	}
 	binary := filepath.Join(dir, filepath.Base(pkg))
 	args := append([]string{"build", "-o", binary}, buildFlags...)
-	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := goCommand(ctx, root, append(args, pkg)...).CombinedOutput()
+	if err != nil && ctx.Err() != nil {
+		return "", fmt.Errorf("the build of %s was cut off: %w", pkg, context.Cause(ctx))
+	}
+	if err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, out)
 	}
 	return binary, nil
