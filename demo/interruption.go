@@ -26,12 +26,7 @@ func interruption(ctx context.Context, cluster *livecluster.Cluster, programs *l
 	if err != nil {
 		return err
 	}
-	say.step("adding nodes %s (with a static pod) and %s, each a real kubelet", spotNode, safeNode)
-	if err := addNodes(ctx, cluster); err != nil {
-		return err
-	}
-	say.step("creating a Deployment, a StatefulSet, a DaemonSet, a Job, two bare pods and an orphan on %s", spotNode)
-	if err := createWorkloads(ctx, client); err != nil {
+	if err := furnish(ctx, cluster, client, say); err != nil {
 		return err
 	}
 	say.step("starting rollcall-controller")

@@ -22,21 +22,11 @@ var errQuit = errors.New("the live view was quit")
 // live has a storm go on and shows it in the live view until a person quits. Everything is told in plain lines before it,
 // and in a file meanwhile.
 func live(ctx context.Context, cluster *livecluster.Cluster, programs *liverollcall.Binaries, say *narrator) error {
-	log, err := os.CreateTemp("", "rollcall-demo-*.log")
-	if err != nil {
-		return fmt.Errorf("making a file for what happens: %w", err)
-	}
-	defer log.Close()
 	client, err := kubernetes.NewForConfig(cluster.Config())
 	if err != nil {
 		return err
 	}
-	say.step("adding nodes %s (with a static pod) and %s, each a real kubelet", spotNode, safeNode)
-	if err := addNodes(ctx, cluster); err != nil {
-		return err
-	}
-	say.step("creating a Deployment, a StatefulSet, a DaemonSet, a Job, two bare pods and an orphan on %s", spotNode)
-	if err := createWorkloads(ctx, client); err != nil {
+	if err := furnish(ctx, cluster, client, say); err != nil {
 		return err
 	}
 	say.step("starting rollcall-controller")
@@ -52,6 +42,11 @@ func live(ctx context.Context, cluster *livecluster.Cluster, programs *liverollc
 	}); err != nil {
 		return controller.Explain(err)
 	}
+	log, err := os.CreateTemp("", "rollcall-demo-*.log")
+	if err != nil {
+		return fmt.Errorf("making a file for what happens: %w", err)
+	}
+	defer log.Close()
 	say.step("opening the live view on it: q ends it, ? has the keys")
 	err = show(ctx, address, log, &storm{client: client, say: say.on(log)})
 	say.step("what the storm did is in %s", log.Name())

@@ -54,6 +54,16 @@ spec:
   containers: [{name: kube-proxy, image: "kube-proxy:1", resources: {requests: {cpu: 100m}}}]
 `
 
+// furnish adds the two nodes and makes the cast.
+func furnish(ctx context.Context, cluster *livecluster.Cluster, client kubernetes.Interface, say *narrator) error {
+	say.step("adding nodes %s (with a static pod) and %s, each a real kubelet", spotNode, safeNode)
+	if err := addNodes(ctx, cluster); err != nil {
+		return err
+	}
+	say.step("creating a Deployment, a StatefulSet, a DaemonSet, a Job, two bare pods and an orphan on %s", spotNode)
+	return createWorkloads(ctx, client)
+}
+
 // addNodes starts two kubelets; the spot node has a static pod in its manifest directory.
 func addNodes(ctx context.Context, cluster *livecluster.Cluster) error {
 	for _, node := range []livecluster.Node{
