@@ -22,7 +22,7 @@ func TestReadmeDemo(t *testing.T) {
 		t.Fatalf("go run ./demo: %v", err)
 	}
 	for _, want := range []string{"shop/notebook", "kube-system/kube-proxy-" + spotNode, "Static",
-		"pods failed with OutOfcpu", "3 nodes are held", "all outcomes as they should be"} {
+		"pods failed with OutOfcpu", "nodes are held, MirrorMissing", "all outcomes as they should be"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the demo does not show %q", want)
 		}

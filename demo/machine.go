@@ -84,7 +84,7 @@ func (s *storm) mirror(ctx context.Context, m machine) error {
 // fill runs one to three pods on the machine that nothing would make again.
 func (s *storm) fill(ctx context.Context, m machine) error {
 	bare := 1 + int(m)%3
-	s.say.step("%s runs %d bare pods", m, bare)
+	s.say.step("bare pods run on %s: %d", m, bare)
 	for i := range bare {
 		made := template("training", "")
 		pod := &corev1.Pod{ObjectMeta: made.ObjectMeta, Spec: made.Spec}
