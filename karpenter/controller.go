@@ -76,6 +76,7 @@ type Controller struct {
 	queue     *queue.Queue
 	recorder  recorder
 	tolds     tolds
+	requests  requests
 	reactions *reactions
 	show      *show
 
@@ -113,6 +114,7 @@ func New(clients informers.Clients, set *informers.Set, o Options) (*Controller,
 		lost:  map[string]*corev1.Node{},
 
 		tolds:     newTolds(),
+		requests:  newRequests(),
 		reactions: newReactions(),
 		show:      newShow(o.Hub),
 	}

@@ -97,7 +97,11 @@ func sameTaint(a, b corev1.Taint) bool {
 	return a.MatchTaint(&b) && a.Value == b.Value && a.TimeAdded.Equal(b.TimeAdded)
 }
 
-func (c *Controller) podAdded(object any) { c.podChanged(object.(*corev1.Pod)) }
+func (c *Controller) podAdded(object any) {
+	pod := object.(*corev1.Pod)
+	c.requests.note(pod)
+	c.podChanged(pod)
+}
 
 func (c *Controller) podUpdated(before, after any) {
 	old, pod := before.(*corev1.Pod), after.(*corev1.Pod)
@@ -106,6 +110,7 @@ func (c *Controller) podUpdated(before, after any) {
 		c.podAdded(pod)
 		return
 	}
+	c.requests.note(pod)
 	if losses.EndedByDisruption(pod) && !losses.EndedByDisruption(old) {
 		c.ended(pod, losses.Lost)
 	}
@@ -120,7 +125,7 @@ func (c *Controller) podDeleted(object any) {
 		return
 	}
 	ending := losses.Lost
-	if losses.FinishedFirst(pod) {
+	if losses.FinishedFirst(pod, c.requests.of(pod)) {
 		ending = losses.Finished
 	}
 	c.ended(pod, ending)

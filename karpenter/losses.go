@@ -141,6 +141,41 @@ func (t tolds) first(uid types.UID) bool {
 	return true
 }
 
+// requests remembers when the deletion of marked pods was asked for. deletionTimestamp is that time plus the grace period; but
+// the object that a pod's end comes with has a period of zero, whatever the time in it was made of.
+type requests struct{ byUID *lru.Cache }
+
+func newRequests() requests { return requests{lru.New(toldsRemembered)} }
+
+func (r requests) note(pod *corev1.Pod) {
+	if pod.DeletionTimestamp == nil {
+		return
+	}
+	grace := pod.DeletionGracePeriodSeconds
+	if _, marked := markOf(pod); !marked || grace == nil || *grace == 0 {
+		return
+	}
+	if _, known := r.byUID.Get(pod.UID); !known {
+		r.byUID.Add(pod.UID, pod.DeletionTimestamp.Add(-time.Duration(*grace)*time.Second))
+	}
+}
+
+// of returns when the deletion of a pod that is gone was asked for; where that was not seen, by the pod's own grace period.
+// Zero is for a pod that was removed at once.
+func (r requests) of(pod *corev1.Pod) time.Time {
+	if at, known := r.byUID.Get(pod.UID); known {
+		return at.(time.Time)
+	}
+	if pod.DeletionTimestamp == nil {
+		return time.Time{}
+	}
+	grace := time.Duration(0)
+	if own := pod.Spec.TerminationGracePeriodSeconds; own != nil {
+		grace = time.Duration(*own) * time.Second
+	}
+	return pod.DeletionTimestamp.Add(-grace)
+}
+
 // reactions remembers since when each node's key waits for somebody to react. Safe for concurrent use.
 type reactions struct {
 	mu      sync.Mutex

@@ -223,6 +223,31 @@ func TestEvictedIsLost(t *testing.T) {
 
 // What happened while no controller ran is found after a restart: a pod that is gone is lost, before a time that is only
 // a bound; one that lives without its marker is not.
+// A pod whose containers end on the deletion's SIGTERM is lost: its kubelet writes that they ended before it lets the object
+// go, and that is no end of its own.
+func TestStoppedPodIsLost(t *testing.T) {
+	l := newLedger(t, 1000)
+	l.install()
+	l.startController(nil)
+	node := l.namespace
+	machine, err := l.cluster.AddNode(t.Context(), livecluster.Node{Name: node})
+	l.must(err)
+	t.Cleanup(func() { _ = l.cluster.KillNode(context.Background(), machine.Name) })
+	for _, name := range []string{"first", "second"} {
+		pod := l.barePod(name, node)
+		l.eventually("the start of "+name, func(ctx context.Context) (bool, error) {
+			p, err := l.client.CoreV1().Pods(l.namespace).Get(ctx, name, metav1.GetOptions{})
+			return err == nil && p.Status.Phase == corev1.PodRunning, err
+		})
+		l.taint(node, true)
+		l.waitRecord(pod, v1alpha1.Open)
+		grace := int64(1)
+		l.must(l.client.CoreV1().Pods(l.namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &grace}))
+		l.waitRecord(pod, v1alpha1.Closed)
+		l.taint(node, false)
+	}
+}
+
 func TestRecordsAfterRestart(t *testing.T) {
 	l := newLedger(t, 100)
 	l.install()

@@ -42,7 +42,9 @@ func TestScripts(t *testing.T) {
 	s.runs("install.sh", nil, "podlosses.rollcall.dev serverside-applied", "no Node Readiness Controller")
 	s.runs("install.sh", nil, "deployment.apps/rollcall-controller serverside-applied")
 	stream := s.startPrograms()
-	s.runs("interruption.sh", nil, "pod/notebook created", `"reason":"NoController"`, "Closed")
+	for range 2 {
+		s.runs("interruption.sh", nil, "pod/notebook created", `"reason":"NoController"`, "Closed")
+	}
 	s.runs("mirror-pod.sh", nil, "another UID, the same container", "AllMirrored", "the container is still")
 	s.runs("outofcpu.sh", nil, "OutOfcpu", "rollcall-demo-hidden/hog", "the same Deployment once more")
 	s.runs("ui.sh", []string{"--stream-address", stream}, "no terminal here")

@@ -137,20 +137,15 @@ func EndedByDisruption(pod *corev1.Pod) bool {
 	return false
 }
 
-// FinishedFirst tells whether a pod that is gone had come to its own end before its deletion was asked for. The phase alone does
-// not: a kubelet writes Succeeded or Failed for containers that ended on the deletion's SIGTERM too, before it lets the object
-// go. deletionTimestamp is the time of the request plus the grace period, which Kubernetes keeps so when the period is cut
-// short (k8s.io/apiserver pkg/registry/rest/delete.go). Both times are whole seconds; a tie counts as lost.
-func FinishedFirst(pod *corev1.Pod) bool {
+// FinishedFirst tells whether a pod that is gone had come to its own end before its deletion was asked for, at asked; zero
+// stands for a pod that was removed at once. The phase alone does not tell: a kubelet writes Succeeded or Failed for containers
+// that ended on the deletion's SIGTERM too, before it lets the object go. Kubernetes writes whole seconds; a tie counts as lost.
+func FinishedFirst(pod *corev1.Pod, asked time.Time) bool {
 	if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed || EndedByDisruption(pod) {
 		return false
 	}
-	if pod.DeletionTimestamp == nil {
+	if asked.IsZero() {
 		return true
-	}
-	asked := pod.DeletionTimestamp.Time
-	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
-		asked = asked.Add(-time.Duration(*grace) * time.Second)
 	}
 	for _, container := range pod.Status.ContainerStatuses {
 		// A container that never started is reported as ended at no time.

@@ -189,10 +189,8 @@ func TestGaps(t *testing.T) {
 
 func TestFinishedFirst(t *testing.T) {
 	asked := time.Date(2026, 12, 1, 19, 0, 0, 0, time.UTC)
-	grace := int64(30)
 	deleted := func(phase corev1.PodPhase, ended ...time.Time) *corev1.Pod {
-		until := metav1.NewTime(asked.Add(30 * time.Second))
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &until, DeletionGracePeriodSeconds: &grace}, Status: corev1.PodStatus{Phase: phase}}
+		pod := &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}
 		for _, at := range ended {
 			state := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(at)}}
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{State: state})
@@ -204,14 +202,11 @@ func TestFinishedFirst(t *testing.T) {
 	evicted.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
 	running := deleted(corev1.PodSucceeded, before)
 	running.Status.ContainerStatuses = append(running.Status.ContainerStatuses, corev1.ContainerStatus{})
-	undeleted := deleted(corev1.PodSucceeded, before)
-	undeleted.DeletionTimestamp, undeleted.DeletionGracePeriodSeconds = nil, nil
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod
 		want bool
 	}{
 		"runs":                                  {deleted(corev1.PodRunning), false},
-		"done, then removed at once":            {undeleted, true},
 		"done, then deleted":                    {deleted(corev1.PodSucceeded, before, before), true},
 		"failed, then deleted":                  {deleted(corev1.PodFailed, before), true},
 		"ended by the deletion, with status 0":  {deleted(corev1.PodSucceeded, after), false},
@@ -223,8 +218,11 @@ func TestFinishedFirst(t *testing.T) {
 		"deleted before it started":             {deleted(corev1.PodFailed, time.Time{}), false},
 		"evicted":                               {evicted, false},
 	} {
-		if got := FinishedFirst(tc.pod); got != tc.want {
+		if got := FinishedFirst(tc.pod, asked); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+	if !FinishedFirst(deleted(corev1.PodSucceeded, before), time.Time{}) {
+		t.Error("done, then removed at once: false")
 	}
 }
