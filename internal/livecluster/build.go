@@ -186,6 +186,8 @@ func (m Module) cut(ctx context.Context, start time.Time) error {
 // it leaves its compilers and their files behind.
 func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
+	// A group of its own: a Ctrl-C would be a second interrupt beside that of Cancel, and at the second go drops everything.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = patience
 	cmd.Dir = dir
