@@ -182,8 +182,7 @@ func (m Module) cut(ctx context.Context, start time.Time) error {
 		m.What, time.Since(start).Round(time.Second), context.Cause(ctx))
 }
 
-// goCommand runs go in a directory. When the context ends it asks go to end, and kills it only where it does not: killed,
-// it leaves its compilers and their files behind.
+// goCommand runs go in a directory. When the context ends it asks go to end, and kills it only where it does not.
 func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	// A group of its own: a Ctrl-C would be a second interrupt beside that of Cancel, and at the second go drops everything.
