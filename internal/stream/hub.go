@@ -36,7 +36,7 @@ type Hub struct {
 	server Server
 
 	polling sync.Mutex // held while the sources are asked; before mu
-	sources []Source   // set before the first reader
+	sources []Source   // guarded by polling
 	polled  time.Time  // guarded by polling
 
 	mu        sync.Mutex // guards all below
@@ -75,7 +75,9 @@ func NewHub(server Server, clock func() time.Time) *Hub {
 // Poll has the source asked while somebody reads. Call it before the hub is served.
 func (h *Hub) Poll(s Source) {
 	if h != nil {
+		h.polling.Lock()
 		h.sources = append(h.sources, s)
+		h.polling.Unlock()
 	}
 }
 
