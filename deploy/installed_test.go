@@ -194,7 +194,7 @@ func (s *site) mainJob(node string) {
 	s.waitMark("shop", "notebook", false)
 	s.taint(node, spot)
 	s.waitMark("shop", "notebook", true)
-	pods, err := s.client.CoreV1().Pods("").List(s.Context(), metav1.ListOptions{})
+	pods, err := s.client.CoreV1().Pods("shop").List(s.Context(), metav1.ListOptions{})
 	s.must(err)
 	for _, pod := range pods.Items {
 		if pod.Annotations["rollcall.dev/at-risk"] != "" && pod.Name != "notebook" {
