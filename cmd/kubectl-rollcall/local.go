@@ -2,16 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rollcall-dev/rollcall/internal/informers"
@@ -33,9 +28,9 @@ func (o *uiOptions) startLocal(ctx context.Context, running *sync.WaitGroup) (st
 	if err != nil {
 		return nil, err
 	}
-	clients, err := localClients(config)
+	clients, err := informers.NewClients(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
+		return nil, err
 	}
 	set, err := informers.New(clients, informers.Options{})
 	if err != nil {
@@ -86,20 +81,6 @@ func (o *uiOptions) reconcilers(clients informers.Clients, set *informers.Set, c
 		return err
 	}
 	return nodes.ShowClaims(claims, arrivals)
-}
-
-func localClients(config *rest.Config) (clients informers.Clients, err error) {
-	typed := rest.CopyConfig(config)
-	typed.ContentType = "application/vnd.kubernetes.protobuf"
-	typed.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	if clients.Typed, err = kubernetes.NewForConfig(typed); err != nil {
-		return clients, err
-	}
-	if clients.Dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return clients, err
-	}
-	clients.Metadata, err = metadata.NewForConfig(config)
-	return clients, err
 }
 
 // A localDialer dials the controller in this process once it knows the cluster.

@@ -13,9 +13,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
@@ -41,7 +39,7 @@ func start(ctx context.Context, o *options, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	clients, err := newClients(config)
+	clients, err := informers.NewClients(config)
 	if err != nil {
 		return err
 	}
@@ -130,22 +128,6 @@ func restConfig(o *options) (*rest.Config, error) {
 		}
 	}
 	return config, nil
-}
-
-func newClients(config *rest.Config) (clients informers.Clients, err error) {
-	typed := rest.CopyConfig(config)
-	typed.ContentType = "application/vnd.kubernetes.protobuf"
-	typed.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	if clients.Typed, err = kubernetes.NewForConfig(typed); err != nil {
-		return clients, fmt.Errorf("making a client: %w", err)
-	}
-	if clients.Dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return clients, fmt.Errorf("making a client: %w", err)
-	}
-	if clients.Metadata, err = metadata.NewForConfig(config); err != nil {
-		return clients, fmt.Errorf("making a client: %w", err)
-	}
-	return clients, nil
 }
 
 // lossOptions has the Lease, where there is one, remember since when losses are recorded.

@@ -11,12 +11,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -43,6 +45,23 @@ type Clients struct {
 	Typed    kubernetes.Interface
 	Dynamic  dynamic.Interface
 	Metadata metadata.Interface
+}
+
+// NewClients makes them. The built-in kinds come as protobuf, which costs both sides a fraction of JSON.
+func NewClients(config *rest.Config) (clients Clients, err error) {
+	typed := rest.CopyConfig(config)
+	typed.ContentType = runtime.ContentTypeProtobuf
+	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	if clients.Typed, err = kubernetes.NewForConfig(typed); err == nil {
+		clients.Dynamic, err = dynamic.NewForConfig(config)
+	}
+	if err == nil {
+		clients.Metadata, err = metadata.NewForConfig(config)
+	}
+	if err != nil {
+		return Clients{}, fmt.Errorf("making a client for %s: %w", config.Host, err)
+	}
+	return clients, nil
 }
 
 // Set is all informers of one process. Start it once; reading is safe from any goroutine. Objects that it hands out stay
