@@ -71,6 +71,10 @@ func (s *show) node(seen sight) {
 	} else {
 		s.going[name], s.lives[name] = row, seen.life
 		changed[name] = true
+		if seen.d.State != None && s.standing[name] != nil { // it is no healthy node any more
+			delete(s.standing, name)
+			content.Gone.Standing = append(content.Gone.Standing, name)
+		}
 	}
 	content.Going = s.goingRows(changed)
 	s.hub.Put(content)

@@ -113,7 +113,7 @@ func TestShowFollowsReconciles(t *testing.T) {
 	}
 }
 
-// The standing answer is replaced as a whole.
+// The standing answer is replaced as a whole, and is of healthy nodes only.
 func TestShowStands(t *testing.T) {
 	w := watch(t)
 	s := newShow(w.hub)
@@ -129,8 +129,13 @@ func TestShowStands(t *testing.T) {
 		t.Errorf("n1: %+v", n1)
 	}
 	delete(rows, "n1")
-	s.stand(rows)
+	s.stand(maps.Clone(rows))
 	w.until("one", func(s *stream.State) bool { return len(s.Standing) == 1 && s.Standing[0].Node == "n3" })
+	s.node(aSight("n3", Disruption{State: Pending, Cause: "t"}))
+	w.until("a node that goes stands no more", func(s *stream.State) bool { return len(s.Standing) == 0 && len(s.Going) == 1 })
+	s.node(aSight("n3", Disruption{State: None}))
+	s.stand(map[string]*stream.Standing{"n3": rows["n3"]})
+	w.until("it stays after all", func(s *stream.State) bool { return len(s.Standing) == 1 })
 	s.stand(nil)
 	w.until("none", func(s *stream.State) bool { return len(s.Standing) == 0 })
 }
