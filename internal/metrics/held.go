@@ -1,10 +1,6 @@
 package metrics
 
-import (
-	"sync"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // Held is what is true, at one moment, of the nodes that are held for longer than --held-warning.
 type Held struct {
@@ -34,17 +30,10 @@ var (
 )
 
 // held collects the Held when it is asked for.
-type held struct {
-	mu   sync.Mutex
-	read func() Held // guarded by mu
-}
+type held struct{ leaders[Held] }
 
 // Held sets where the Held is read from; nil while this replica does not lead.
-func (m *Metrics) Held(read func() Held) {
-	m.nodesHeld.mu.Lock()
-	defer m.nodesHeld.mu.Unlock()
-	m.nodesHeld.read = read
-}
+func (m *Metrics) Held(read func() Held) { m.nodesHeld.from(read) }
 
 // Describe implements prometheus.Collector.
 func (h *held) Describe(ch chan<- *prometheus.Desc) {
@@ -54,13 +43,10 @@ func (h *held) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (h *held) Collect(ch chan<- prometheus.Metric) {
-	h.mu.Lock()
-	read := h.read
-	h.mu.Unlock()
-	if read == nil {
+	now, leads := h.value()
+	if !leads {
 		return
 	}
-	now := read()
 	for _, reason := range heldReasons {
 		ch <- prometheus.MustNewConstMetric(nodesHeld, prometheus.GaugeValue, float64(now.Nodes[reason]), reason)
 	}

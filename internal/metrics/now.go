@@ -22,19 +22,34 @@ var (
 // states are those of DESIGN.md section 2.
 var states = []string{"None", "Pending", "Committed"}
 
-// now collects the State when it is asked for.
-type now struct {
+// A leaders value is read when the metrics are collected, and only while this replica leads: a sum over replicas counts
+// nothing twice.
+type leaders[T any] struct {
 	mu   sync.Mutex
-	read func() State // guarded by mu
+	read func() T // guarded by mu; nil while this replica does not lead
 }
 
-// Now sets where the State is read from; nil while this replica does not lead, so that a sum over replicas counts nothing
-// twice.
-func (m *Metrics) Now(read func() State) {
-	m.stateOfLeader.mu.Lock()
-	defer m.stateOfLeader.mu.Unlock()
-	m.stateOfLeader.read = read
+func (l *leaders[T]) from(read func() T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.read = read
 }
+
+func (l *leaders[T]) value() (value T, leads bool) {
+	l.mu.Lock()
+	read := l.read
+	l.mu.Unlock()
+	if read == nil {
+		return value, false
+	}
+	return read(), true
+}
+
+// now collects the State when it is asked for.
+type now struct{ leaders[State] }
+
+// Now sets where the State is read from; nil while this replica does not lead.
+func (m *Metrics) Now(read func() State) { m.stateOfLeader.from(read) }
 
 // Describe implements prometheus.Collector.
 func (n *now) Describe(ch chan<- *prometheus.Desc) {
@@ -44,13 +59,10 @@ func (n *now) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (n *now) Collect(ch chan<- prometheus.Metric) {
-	n.mu.Lock()
-	read := n.read
-	n.mu.Unlock()
-	if read == nil {
+	state, leads := n.value()
+	if !leads {
 		return
 	}
-	state := read()
 	for _, verdict := range verdicts {
 		ch <- prometheus.MustNewConstMetric(atRisk, prometheus.GaugeValue, float64(state.AtRisk[verdict]), verdict)
 	}
