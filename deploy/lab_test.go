@@ -3,7 +3,6 @@ package deploy_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -57,15 +55,7 @@ func (l *lab) must(err error) {
 
 func (l *lab) eventually(what string, holds func(ctx context.Context) (bool, error)) {
 	l.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(l.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		var ok bool
-		ok, last = holds(ctx)
-		return ok && last == nil, nil
-	})
-	if err != nil {
-		l.Fatalf("%s: %v", what, errors.Join(err, last))
-	}
+	livecluster.Eventually(l, patience, what, holds)
 }
 
 // resource is where an object is written, in a namespace if its kind has them.
