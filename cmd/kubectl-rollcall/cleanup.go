@@ -10,10 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 
+	"github.com/rollcall-dev/rollcall/internal/informers"
 	"github.com/rollcall-dev/rollcall/internal/leftovers"
 	"github.com/rollcall-dev/rollcall/readiness"
 )
@@ -75,13 +73,17 @@ func (o *cleanupOptions) complete() (err error) {
 }
 
 func (o *cleanupOptions) run(ctx context.Context, out io.Writer, now time.Time) error {
-	clients, host, err := o.clients()
+	config, err := restConfig(o.connection)
+	if err != nil {
+		return err
+	}
+	clients, err := informers.NewClients(config)
 	if err != nil {
 		return err
 	}
 	found, err := leftovers.Find(ctx, clients, o.names)
 	if err != nil {
-		return explain(err, host)
+		return explain(err, config.Host)
 	}
 	show(out, found)
 	if found.Counts() == (leftovers.Counts{}) || o.dryRun {
@@ -99,7 +101,7 @@ func (o *cleanupOptions) run(ctx context.Context, out io.Writer, now time.Time) 
 	failed := found.Remove(ctx, clients, o.names)
 	left, err := leftovers.Find(ctx, clients, o.names)
 	if err != nil {
-		return errors.Join(failed, explain(err, host))
+		return errors.Join(failed, explain(err, config.Host))
 	}
 	if rest := left.Counts(); rest != (leftovers.Counts{}) {
 		return errors.Join(failed, &clusterError{"not all could be removed: " + inWords(rest) + " left",
@@ -107,23 +109,6 @@ func (o *cleanupOptions) run(ctx context.Context, out io.Writer, now time.Time) 
 	}
 	fmt.Fprintln(out, "removed; nothing is left")
 	return failed
-}
-
-func (o *cleanupOptions) clients() (clients leftovers.Clients, host string, err error) {
-	config, err := restConfig(o.connection)
-	if err != nil {
-		return clients, "", err
-	}
-	if clients.Typed, err = kubernetes.NewForConfig(config); err != nil {
-		return clients, "", fmt.Errorf("making a client for %s: %w", config.Host, err)
-	}
-	if clients.Dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return clients, "", fmt.Errorf("making a client for %s: %w", config.Host, err)
-	}
-	if clients.Metadata, err = metadata.NewForConfig(config); err != nil {
-		return clients, "", fmt.Errorf("making a client for %s: %w", config.Host, err)
-	}
-	return clients, config.Host, nil
 }
 
 // stillRuns is why nothing should be removed now; nil where nobody would write it again.

@@ -15,20 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 
 	"github.com/rollcall-dev/rollcall/api/v1alpha1"
 	"github.com/rollcall-dev/rollcall/internal/domain"
+	"github.com/rollcall-dev/rollcall/internal/informers"
 )
-
-// Clients reach the cluster.
-type Clients struct {
-	Typed    kubernetes.Interface
-	Dynamic  dynamic.Interface
-	Metadata metadata.Interface
-}
 
 // Names are what an installation may have chosen.
 type Names struct {
@@ -69,9 +60,9 @@ type Found struct {
 const pageSize = 500
 
 // Find reads the cluster.
-func Find(ctx context.Context, clients Clients, names Names) (*Found, error) {
+func Find(ctx context.Context, clients informers.Clients, names Names) (*Found, error) {
 	found := &Found{Records: map[string]int{}}
-	for _, read := range []func(context.Context, Clients, Names) error{found.pods, found.nodes, found.records, found.lease} {
+	for _, read := range []func(context.Context, informers.Clients, Names) error{found.pods, found.nodes, found.records, found.lease} {
 		if err := read(ctx, clients, names); err != nil {
 			return nil, err
 		}
@@ -79,7 +70,7 @@ func Find(ctx context.Context, clients Clients, names Names) (*Found, error) {
 	return found, nil
 }
 
-func (f *Found) pods(ctx context.Context, clients Clients, _ Names) error {
+func (f *Found) pods(ctx context.Context, clients informers.Clients, _ Names) error {
 	pods := clients.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
 	return pages(func(options metav1.ListOptions) (string, error) {
 		list, err := pods.List(ctx, options)
@@ -99,7 +90,7 @@ func (f *Found) pods(ctx context.Context, clients Clients, _ Names) error {
 	})
 }
 
-func (f *Found) nodes(ctx context.Context, clients Clients, names Names) error {
+func (f *Found) nodes(ctx context.Context, clients informers.Clients, names Names) error {
 	return pages(func(options metav1.ListOptions) (string, error) {
 		list, err := clients.Typed.CoreV1().Nodes().List(ctx, options)
 		if err != nil {
@@ -120,7 +111,7 @@ func (f *Found) nodes(ctx context.Context, clients Clients, names Names) error {
 	})
 }
 
-func (f *Found) records(ctx context.Context, clients Clients, _ Names) error {
+func (f *Found) records(ctx context.Context, clients informers.Clients, _ Names) error {
 	records := clients.Metadata.Resource(v1alpha1.PodLosses)
 	return pages(func(options metav1.ListOptions) (string, error) {
 		list, err := records.List(ctx, options)
@@ -137,7 +128,7 @@ func (f *Found) records(ctx context.Context, clients Clients, _ Names) error {
 	})
 }
 
-func (f *Found) lease(ctx context.Context, clients Clients, names Names) error {
+func (f *Found) lease(ctx context.Context, clients informers.Clients, names Names) error {
 	lease, err := clients.Typed.CoordinationV1().Leases(names.LeaseNamespace).Get(ctx, names.LeaseName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -11,11 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/api/v1alpha1"
+	"github.com/rollcall-dev/rollcall/internal/informers"
 )
 
 // Remove takes away what was found. What is gone meanwhile, or was made again under its name, is left alone. It goes on
 // after an error and returns all of them.
-func (f *Found) Remove(ctx context.Context, clients Clients, names Names) error {
+func (f *Found) Remove(ctx context.Context, clients informers.Clients, names Names) error {
 	var errs []error
 	note := func(what string, err error) {
 		if err != nil && !otherObject(err) {
