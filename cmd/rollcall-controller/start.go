@@ -33,12 +33,13 @@ import (
 
 // start wires everything and works until the context ends.
 func start(ctx context.Context, o *options, stderr io.Writer) error {
-	logTo(stderr, o.logFormat, o.verbosity)
-	metrics.WatchRequests()
+	// A user's mistake is found before anything of the process is changed.
 	config, err := restConfig(o)
 	if err != nil {
 		return err
 	}
+	logTo(stderr, o.logFormat, o.verbosity)
+	metrics.WatchRequests()
 	clients, err := informers.NewClients(config)
 	if err != nil {
 		return err
