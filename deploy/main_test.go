@@ -4,6 +4,7 @@ package deploy_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/rollcall-dev/rollcall/internal/livecluster"
 )
 
 // namespace is where everything is installed.
@@ -34,10 +37,8 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(tools)
 	for _, tool := range []string{"helm", "alerts"} {
-		build := exec.Command("go", "build", "-o", filepath.Join(tools, tool), ".")
-		build.Dir = filepath.Join("..", "tools", tool)
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "building %s: %v\n%s", tool, err, out)
+		if _, err := livecluster.Tool(context.Background(), tools, tool); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	}

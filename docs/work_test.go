@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -55,11 +54,8 @@ func newReader(t *testing.T) *reader {
 	var err error
 	r.binaries, err = liverollcall.Build(t.Context(), t.TempDir(), liverollcall.Controller, liverollcall.Plugin)
 	r.must(err)
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(r.binaries.Dir, "kubectl"), ".")
-	build.Dir = filepath.Join("..", "tools", "kubectl")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building kubectl: %v\n%s", err, out)
-	}
+	_, err = livecluster.Tool(t.Context(), r.binaries.Dir, "kubectl")
+	r.must(err)
 	// The readers of the documents have these two.
 	for name, taints := range map[string][]string{"spot-1": nil, "worker-1": {"readiness.k8s.io/StaticPodsMirrored=pending:NoSchedule"}} {
 		_, err := r.cluster.AddNode(t.Context(), livecluster.Node{Name: name, Taints: taints, NoWait: len(taints) > 0})

@@ -63,11 +63,8 @@ func newStage(t *testing.T) *stage {
 	var err error
 	s.binaries, err = liverollcall.Build(t.Context(), t.TempDir(), liverollcall.Controller, liverollcall.Agent, liverollcall.Plugin)
 	s.must(err)
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(s.binaries.Dir, "kubectl"), ".")
-	build.Dir = filepath.Join("..", "..", "tools", "kubectl")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building kubectl: %v\n%s", err, out)
-	}
+	_, err = livecluster.Tool(t.Context(), s.binaries.Dir, "kubectl")
+	s.must(err)
 	staticPod, err := os.ReadFile("static-pod.yaml")
 	s.must(err)
 	for i, name := range []string{"worker", "worker2", "worker3"} {

@@ -260,13 +260,28 @@ func Executable(ctx context.Context, dir, pkg string, buildFlags ...string) (str
 		return "", err
 	}
 	binary := filepath.Join(dir, filepath.Base(pkg))
+	return binary, compile(ctx, root, binary, pkg, buildFlags...)
+}
+
+// Tool builds one of the modules below tools/, such as "kubectl", into a directory of the caller's and returns the binary's path.
+func Tool(ctx context.Context, dir, name string) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, name)
+	return binary, compile(ctx, filepath.Join(root, "tools", name), binary, ".")
+}
+
+// compile builds a package of the module in that directory.
+func compile(ctx context.Context, module, binary, pkg string, buildFlags ...string) error {
 	args := append([]string{"build", "-o", binary}, buildFlags...)
-	out, err := goCommand(ctx, root, append(args, pkg)...).CombinedOutput()
+	out, err := goCommand(ctx, module, append(args, pkg)...).CombinedOutput()
 	if err != nil && ctx.Err() != nil {
-		return "", fmt.Errorf("the build of %s was cut off: %w", pkg, context.Cause(ctx))
+		return fmt.Errorf("the build of %s was cut off: %w", filepath.Base(binary), context.Cause(ctx))
 	}
 	if err != nil {
-		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, out)
+		return fmt.Errorf("building %s: %w\n%s", filepath.Base(binary), err, out)
 	}
-	return binary, nil
+	return nil
 }
