@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -17,6 +18,10 @@ import (
 
 // maxLength is the size in bytes from which on a file is refused (maxConfigLength of pkg/kubelet/config/common.go).
 const maxLength = 10 << 20
+
+// contentHash matches what a kubelet makes of a manifest that sets no metadata.uid: 128 bits in hex (applyDefaults of
+// pkg/kubelet/config/common.go).
+var contentHash = regexp.MustCompile("^[0-9a-f]{32}$")
 
 // Source is how the expected set names this source.
 const Source = "Manifests"
@@ -101,9 +106,14 @@ func (l *Listing) ignore(file string, why error) {
 }
 
 // describe keeps of a pod what the expected set has. Only where the manifest sets metadata.uid is the hash known: it is
-// that UID.
+// that UID. One that looks as if it were made of the content is left out: readiness would take a mirror that has it for one
+// of this content, though it stays through every edit, and would not compare requests.
 func describe(pod *corev1.Pod) readiness.StaticPod {
-	return readiness.NewStaticPod(pod, string(pod.UID))
+	hash := string(pod.UID)
+	if contentHash.MatchString(hash) {
+		hash = ""
+	}
+	return readiness.NewStaticPod(pod, hash)
 }
 
 // readFile opens without waiting, should the file have become a FIFO since it was looked at.

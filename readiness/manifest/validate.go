@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -18,6 +19,7 @@ import (
 func validate(pod *corev1.Pod) field.ErrorList {
 	spec, path := &pod.Spec, field.NewPath("spec")
 	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs = append(errs, validateFinalizers(pod.Finalizers, field.NewPath("metadata", "finalizers"))...)
 	volumes, volumeErrs := validateVolumes(spec.Volumes, path.Child("volumes"))
 	errs = append(errs, volumeErrs...)
 	errs = append(errs, validateContainers(spec, volumes, path)...)
@@ -25,14 +27,14 @@ func validate(pod *corev1.Pod) field.ErrorList {
 	errs = append(errs, validatePolicies(spec, path)...)
 	errs = append(errs, metavalidation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
 	errs = append(errs, validateTolerations(spec.Tolerations, path.Child("tolerations"))...)
+	errs = append(errs, validateAffinity(spec.Affinity, path.Child("affinity"))...)
+	errs = append(errs, validateSpread(spec.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))...)
 	errs = append(errs, validateAddresses(spec, path)...)
 	errs = append(errs, validatePodSecurity(spec, path)...)
 	if spec.Overhead != nil {
-		errs = append(errs, validateResources(&corev1.ResourceRequirements{Limits: spec.Overhead}, path.Child("overhead"))...)
+		errs = append(errs, validateContainerResources(&corev1.ResourceRequirements{Limits: spec.Overhead}, path.Child("overhead"))...)
 	}
-	if spec.Resources != nil {
-		errs = append(errs, validateResources(spec.Resources, path.Child("resources"))...)
-	}
+	errs = append(errs, validatePodResources(spec.Resources, path.Child("resources"))...)
 	// Legal in a pod, but not in one that is created on a node.
 	if len(spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
@@ -58,6 +60,21 @@ func oneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.NotSupported(path, value, allowed)}
+}
+
+// validateFinalizers refuses names without a domain, but for Kubernetes' own; ValidateObjectMeta does the rest.
+func validateFinalizers(finalizers []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, name := range finalizers {
+		switch name {
+		case string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents:
+			continue
+		}
+		if !strings.Contains(name, "/") {
+			errs = append(errs, field.Invalid(path.Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
+		}
+	}
+	return errs
 }
 
 func validateNames(spec *corev1.PodSpec, path *field.Path) field.ErrorList {

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,27 +23,42 @@ func validateContainers(spec *corev1.PodSpec, volumes map[string]corev1.VolumeSo
 	var errs field.ErrorList
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
-		errs = append(errs, validateContainer(c, volumes, at.Index(i))...)
+		errs = append(errs, validateContainer(c, spec, volumes, at.Index(i))...)
 		errs = append(errs, unique(names, at.Index(i).Child("name"), c.Name)...)
 		errs = append(errs, validateHandlers(c, grace, at.Index(i))...)
 		errs = append(errs, validateHostPorts(c, ports, spec.HostNetwork, at.Index(i))...)
 	}
 	for i := range spec.InitContainers {
 		c, at := &spec.InitContainers[i], path.Child("initContainers").Index(i)
-		errs = append(errs, validateContainer(c, volumes, at)...)
+		errs = append(errs, validateContainer(c, spec, volumes, at)...)
 		errs = append(errs, unique(names, at.Child("name"), c.Name)...)
 		// They run one by one.
 		errs = append(errs, validateHostPorts(c, sets.Set[string]{}, false, at)...)
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			errs = append(errs, validateHandlers(c, grace, at)...)
-		} else if c.Lifecycle != nil || c.LivenessProbe != nil || c.ReadinessProbe != nil || c.StartupProbe != nil {
-			errs = append(errs, field.Forbidden(at, "probes and lifecycle may not be set for init containers without restartPolicy Always"))
+		} else {
+			errs = append(errs, validateOnce(c, at)...)
 		}
 	}
 	return errs
 }
 
-func validateContainer(c *corev1.Container, volumes map[string]corev1.VolumeSource, path *field.Path) field.ErrorList {
+// validateOnce refuses what an init container that is no sidecar may not have: it runs once, to its end.
+func validateOnce(c *corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if c.Lifecycle != nil || c.LivenessProbe != nil || c.ReadinessProbe != nil || c.StartupProbe != nil {
+		errs = append(errs, field.Forbidden(path, "probes and lifecycle may not be set for init containers without restartPolicy Always"))
+	}
+	for i, policy := range c.ResizePolicy {
+		if policy.RestartPolicy == corev1.RestartContainer {
+			at := path.Child("resizePolicy").Index(i).Child("restartPolicy")
+			errs = append(errs, field.Invalid(at, policy.RestartPolicy, "must not be set to 'RestartContainer' for non-sidecar initContainers"))
+		}
+	}
+	return errs
+}
+
+func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[string]corev1.VolumeSource, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if c.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
@@ -59,10 +75,11 @@ func validateContainer(c *corev1.Container, volumes map[string]corev1.VolumeSour
 	errs = append(errs, oneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
 	errs = append(errs, validatePorts(c.Ports, path.Child("ports"))...)
-	errs = append(errs, validateEnv(c, path)...)
+	errs = append(errs, validateEnv(c, volumes, path)...)
 	errs = append(errs, validateMounts(c, volumes, path.Child("volumeMounts"))...)
-	errs = append(errs, validateResources(&c.Resources, path.Child("resources"))...)
-	errs = append(errs, validateResize(c.ResizePolicy, path.Child("resizePolicy"))...)
+	errs = append(errs, validateContainerResources(&c.Resources, path.Child("resources"))...)
+	errs = append(errs, validateClaims(c.Resources.Claims, spec.ResourceClaims, path.Child("resources", "claims"))...)
+	errs = append(errs, validateResize(c.ResizePolicy, spec.RestartPolicy, path.Child("resizePolicy"))...)
 	return append(errs, validateSecurity(c.SecurityContext, path.Child("securityContext"))...)
 }
 
@@ -101,7 +118,7 @@ func validateHostPorts(c *corev1.Container, taken sets.Set[string], hostNetwork 
 	return errs
 }
 
-func validateEnv(c *corev1.Container, path *field.Path) field.ErrorList {
+func validateEnv(c *corev1.Container, volumes map[string]corev1.VolumeSource, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, env := range c.Env {
 		at := path.Child("env").Index(i)
@@ -124,9 +141,40 @@ func validateEnv(c *corev1.Container, path *field.Path) field.ErrorList {
 		if from.ResourceFieldRef != nil {
 			errs = append(errs, validateResourceRef(from.ResourceFieldRef, at.Child("valueFrom", "resourceFieldRef"))...)
 		}
+		if from.FileKeyRef != nil {
+			errs = append(errs, validateFileRef(from.FileKeyRef, volumes, at.Child("valueFrom", "fileKeyRef"))...)
+		}
 	}
-	for i, from := range c.EnvFrom {
-		at := path.Child("envFrom").Index(i)
+	return append(errs, validateEnvFrom(c.EnvFrom, path.Child("envFrom"))...)
+}
+
+// validateFileRef checks a variable that is read from a file: of an emptyDir, which a volume without any source is too.
+func validateFileRef(ref *corev1.FileKeySelector, volumes map[string]corev1.VolumeSource, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if ref.Key == "" {
+		errs = append(errs, field.Required(path.Child("key"), ""))
+	} else {
+		errs = append(errs, invalid(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key))...)
+	}
+	if ref.Path == "" {
+		errs = append(errs, field.Required(path.Child("path"), ""))
+	}
+	errs = append(errs, noBacksteps(path.Child("path"), ref.Path)...)
+	switch volume, there := volumes[ref.VolumeName]; {
+	case ref.VolumeName == "":
+		errs = append(errs, field.Required(path.Child("volumeName"), ""))
+	case !there:
+		errs = append(errs, field.NotFound(path.Child("volumeName"), ref.VolumeName))
+	case volume.EmptyDir == nil && sources(&volume) > 0:
+		errs = append(errs, field.Invalid(path.Child("volumeName"), ref.VolumeName, "referenced volume must be of type emptyDir"))
+	}
+	return errs
+}
+
+func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, from := range sources {
+		at := path.Index(i)
 		if from.Prefix != "" {
 			errs = append(errs, invalid(at.Child("prefix"), from.Prefix, validation.IsRelaxedEnvVarName(from.Prefix))...)
 		}
@@ -181,7 +229,8 @@ func validateResourceRef(ref *corev1.ResourceFieldSelector, path *field.Path) fi
 	return nil
 }
 
-func validateResize(policies []corev1.ContainerResizePolicy, path *field.Path) field.ErrorList {
+// validateResize refuses to restart containers of a pod that restarts none.
+func validateResize(policies []corev1.ContainerResizePolicy, restart corev1.RestartPolicy, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names := sets.Set[string]{}
 	for i, policy := range policies {
@@ -191,6 +240,9 @@ func validateResize(policies []corev1.ContainerResizePolicy, path *field.Path) f
 		}
 		if policy.RestartPolicy != corev1.NotRequired && policy.RestartPolicy != corev1.RestartContainer {
 			errs = append(errs, field.NotSupported(at, policy.RestartPolicy, []corev1.ResourceResizeRestartPolicy{corev1.NotRequired, corev1.RestartContainer}))
+		}
+		if restart == corev1.RestartPolicyNever && policy.RestartPolicy != corev1.NotRequired {
+			errs = append(errs, field.Invalid(at, policy.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
 		}
 		errs = append(errs, unique(names, at, string(policy.ResourceName))...)
 	}
@@ -203,8 +255,10 @@ func validateSecurity(security *corev1.SecurityContext, path *field.Path) field.
 	}
 	errs := validateIDs(security.RunAsUser, security.RunAsGroup, path)
 	privileged := security.Privileged != nil && *security.Privileged
-	if escalation := security.AllowPrivilegeEscalation; escalation != nil && !*escalation && privileged {
-		errs = append(errs, field.Invalid(path, "", "cannot set allowPrivilegeEscalation to false and privileged to true"))
+	// The API compares the capability with this spelling only: SYS_ADMIN passes.
+	admin := security.Capabilities != nil && slices.Contains(security.Capabilities.Add, "CAP_SYS_ADMIN")
+	if escalation := security.AllowPrivilegeEscalation; escalation != nil && !*escalation && (privileged || admin) {
+		errs = append(errs, field.Invalid(path, "", "cannot set `allowPrivilegeEscalation` to false for what is privileged or has CAP_SYS_ADMIN"))
 	}
 	if security.ProcMount != nil {
 		errs = append(errs, oneOf(path.Child("procMount"), *security.ProcMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)

@@ -116,6 +116,10 @@ func validateDownwardFiles(files []corev1.DownwardAPIVolumeFile, path *field.Pat
 		} else if file.FieldRef != nil {
 			errs = append(errs, validateFieldRef(file.FieldRef, volumeFields, at.Child("fieldRef"))...)
 		} else {
+			// A variable may leave it out and mean its own container; a volume is no container's.
+			if file.ResourceFieldRef.ContainerName == "" {
+				errs = append(errs, field.Required(at.Child("resourceFieldRef", "containerName"), ""))
+			}
 			errs = append(errs, validateResourceRef(file.ResourceFieldRef, at.Child("resourceFieldRef"))...)
 		}
 		errs = append(errs, validateMode(file.Mode, at.Child("mode"))...)
