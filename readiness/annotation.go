@@ -2,7 +2,9 @@ package readiness
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"regexp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,17 +80,29 @@ func Decode(value string) (Expected, string, error) {
 		return Expected{}, "", fmt.Errorf("reading the annotation %s: observed: %w", StaticPodsAnnotation, err)
 	}
 	for _, pod := range p.Pods {
-		cpu, err := resource.ParseQuantity(pod.CPU)
+		cpu, err := quantity(pod.CPU)
 		if err != nil {
 			return Expected{}, "", fmt.Errorf("reading the annotation %s: cpu of %s: %w", StaticPodsAnnotation, pod.Name, err)
 		}
-		memory, err := resource.ParseQuantity(pod.Memory)
+		memory, err := quantity(pod.Memory)
 		if err != nil {
 			return Expected{}, "", fmt.Errorf("reading the annotation %s: memory of %s: %w", StaticPodsAnnotation, pod.Name, err)
 		}
 		e.Pods = append(e.Pods, StaticPod{Namespace: pod.Namespace, Name: pod.Name, Hash: pod.Hash, CPU: cpu, Memory: memory})
 	}
 	return e, p.Agent, nil
+}
+
+// plain is a quantity of a size that a machine can have.
+var plain = regexp.MustCompile(`^[0-9]{1,40}(\.[0-9]{1,40})?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$`)
+
+// quantity parses what anybody who may write to a Node may have put there: with an exponent of a billion, parsing and
+// comparing would take hours (gopkg.in/inf.v0 writes the digits out).
+func quantity(s string) (resource.Quantity, error) {
+	if !plain.MatchString(s) {
+		return resource.Quantity{}, errors.New("not a quantity of a machine")
+	}
+	return resource.ParseQuantity(s)
 }
 
 // Published returns the expected set that the Node bears. One of another boot counts for nothing.

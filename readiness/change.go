@@ -12,6 +12,7 @@ import (
 // Heartbeats, by far the most of all changes, do not count.
 func NodeChanged(old, node *corev1.Node, conditionType string) bool {
 	return old.UID != node.UID ||
+		(old.DeletionTimestamp == nil) != (node.DeletionTimestamp == nil) ||
 		old.Status.NodeInfo.BootID != node.Status.NodeInfo.BootID ||
 		old.Annotations[StaticPodsAnnotation] != node.Annotations[StaticPodsAnnotation] ||
 		old.Labels[nodePoolLabel] != node.Labels[nodePoolLabel] || old.Labels[registeredLabel] != node.Labels[registeredLabel] ||

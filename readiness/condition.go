@@ -17,7 +17,7 @@ const (
 const NotMirrored = "StaticPodsNotMirrored"
 
 // Condition returns the condition that the Node is to have, and whether that differs from what it has. The transition time
-// stays where the status does.
+// stays where the status does; one that somebody left out is put right, since holding is reckoned from it.
 func (r Result) Condition(node *corev1.Node, conditionType string, now time.Time) (corev1.NodeCondition, bool) {
 	at := metav1.NewTime(now.UTC().Truncate(time.Second))
 	c := corev1.NodeCondition{
@@ -28,10 +28,11 @@ func (r Result) Condition(node *corev1.Node, conditionType string, now time.Time
 	if before == nil {
 		return c, true
 	}
-	if before.Status == c.Status {
+	untimed := before.LastTransitionTime.IsZero()
+	if before.Status == c.Status && !untimed {
 		c.LastTransitionTime = before.LastTransitionTime
 	}
-	return c, before.Status != c.Status || before.Reason != c.Reason || before.Message != c.Message
+	return c, untimed || before.Status != c.Status || before.Reason != c.Reason || before.Message != c.Message
 }
 
 // ConditionOf returns the Node's condition of that type, or nil.

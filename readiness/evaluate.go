@@ -25,8 +25,11 @@ const (
 	unregisteredTaint = "karpenter.sh/unregistered"
 )
 
-// maxMessage bounds the condition's message, in bytes; the API takes 32 KiB.
-const maxMessage = 16 << 10
+// Bounds of the condition's message, in bytes; the API takes 32 KiB.
+const (
+	maxMessage = 16 << 10
+	maxUnknown = 1 << 10 // it may quote an annotation that anybody wrote
+)
 
 // Result is what the condition is to say.
 type Result struct {
@@ -46,7 +49,7 @@ type Result struct {
 func Evaluate(node *corev1.Node, expected Expected, pods []*corev1.Pod) Result {
 	// 1. Nothing is known.
 	if expected.Unknown != "" {
-		return Result{Status: corev1.ConditionUnknown, Reason: KubeletNotReady, Message: expected.Unknown}
+		return Result{Status: corev1.ConditionUnknown, Reason: KubeletNotReady, Message: shorten(expected.Unknown, maxUnknown)}
 	}
 	found := match(node, expected.Pods, pods)
 	result := Result{Status: corev1.ConditionFalse, Expected: found.expected, WaitingFor: found.waiting(), Mirrors: strings.Join(found.mirrors, " ")}

@@ -120,6 +120,11 @@ func TestMessageIsBounded(t *testing.T) {
 	if got := Evaluate(testNode(), many, nil); len(got.Message) > maxMessage || !strings.HasSuffix(got.Message, "…") || len(got.WaitingFor) != 200 {
 		t.Errorf("message of %d bytes, waiting for %d", len(got.Message), len(got.WaitingFor))
 	}
+	forged := testNode()
+	forged.Annotations = map[string]string{StaticPodsAnnotation: `{"observed":"` + strings.Repeat("x", 200_000) + `"}`}
+	if got := Evaluate(forged, Published(forged), nil); len(got.Message) > maxUnknown {
+		t.Errorf("what a forged annotation makes has %d bytes", len(got.Message))
+	}
 }
 
 // The annotation says what the set does; what is malformed or of another boot is no set.
@@ -145,6 +150,9 @@ func TestAnnotation(t *testing.T) {
 		"no JSON":         {"{", "b1", false},
 		"forged quantity": {strings.Replace(value, "1500m", "many", 1), "b1", false},
 		"no time":         {`{"bootID":"b1"}`, "b1", false},
+		// Parsing the first or comparing the second would take hours.
+		"a tiny quantity": {strings.Replace(value, "1500m", "1e-1000000000", 1), "b1", false},
+		"a huge quantity": {strings.Replace(value, "1500m", "1e1000000000", 1), "b1", false},
 	} {
 		node := testNode()
 		node.Annotations = map[string]string{StaticPodsAnnotation: test.value}
@@ -189,6 +197,10 @@ func TestCondition(t *testing.T) {
 	step(r, at.Add(2*time.Second), true, at)
 	r.Status = corev1.ConditionTrue
 	step(r, at.Add(3*time.Second), true, at.Add(3*time.Second))
+	// Somebody wrote the condition without times.
+	node.Status.Conditions[0].LastTransitionTime = metav1.Time{}
+	step(r, at.Add(4*time.Second), true, at.Add(4*time.Second))
+	step(r, at.Add(5*time.Second), false, at.Add(4*time.Second))
 }
 
 // All mirrors must have stood for the time; another mirror in place of one begins it anew; other reasons do not wait.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestParseTaint(t *testing.T) {
@@ -92,6 +93,7 @@ func TestNodeChanged(t *testing.T) {
 			n.Labels["other"] = "x"
 		}, false},
 		"the condition's heartbeat": {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime.Time = time.Now() }, false},
+		"deletion":                  {func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, true},
 		"another Node":              {func(n *corev1.Node) { n.UID = "other" }, true},
 		"boot":                      {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "b2" }, true},
 		"set":                       {func(n *corev1.Node) { n.Annotations[StaticPodsAnnotation] = "[]" }, true},

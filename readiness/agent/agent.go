@@ -60,7 +60,8 @@ type Agent struct {
 	holding   readiness.Holding
 	warned    bool
 	backoff   backoff
-	said      map[string]string // the last message on each subject
+	said      map[string]string  // the last message on each subject
+	told      map[string]telling // the last Event of each reason
 }
 
 // Times of the loop.
@@ -75,7 +76,7 @@ const (
 
 // Run works until ctx ends. What stands on the Node stays: it is true for this boot.
 func (a *Agent) Run(ctx context.Context) {
-	a.inbox, a.said, a.started = make(chan func()), map[string]string{}, a.Now()
+	a.inbox, a.said, a.told, a.started = make(chan func()), map[string]string{}, map[string]telling{}, a.Now()
 	var names []string
 	for _, source := range a.Sources {
 		names = append(names, source.Name())

@@ -28,6 +28,7 @@ type fakeAPI struct {
 	applied []string // managers
 	events  []*corev1.Event
 	refuse  error
+	muted   error // what an Event is answered with
 }
 
 func newFakeAPI() *fakeAPI {
@@ -83,8 +84,10 @@ func (f *fakeAPI) owns(manager string) {
 }
 
 func (f *fakeAPI) CreateEvent(_ context.Context, event *corev1.Event) error {
-	f.events = append(f.events, event)
-	return nil
+	if f.muted == nil {
+		f.events = append(f.events, event)
+	}
+	return f.muted
 }
 
 // A bench is an Agent whose loop the test turns by hand.
@@ -102,7 +105,7 @@ func newBench(t *testing.T, standalone bool) *bench {
 		Config: Config{Node: "n1", BootID: "b1", Identity: "me", Standalone: standalone, Taint: readiness.DefaultTaint, Condition: readiness.DefaultCondition, Settle: time.Second, HeldWarning: time.Minute},
 		API:    b.api, Log: slog.New(slog.NewTextHandler(&b.log, nil)), Now: func() time.Time { return b.now },
 	}
-	b.said, b.started, b.choice = map[string]string{}, b.now.Add(-time.Hour), kubelet.NewChoice("socket")
+	b.said, b.told, b.started, b.choice = map[string]string{}, map[string]telling{}, b.now.Add(-time.Hour), kubelet.NewChoice("socket")
 	b.see(b.api.node)
 	b.listed = true
 	return b
@@ -204,6 +207,21 @@ func TestForged(t *testing.T) {
 	if !strings.Contains(b.log.String(), "another rollcall-agent (other)") {
 		t.Errorf("the log: %s", b.log.String())
 	}
+	// Another one that calls itself the same.
+	if value, err = other.Encode(b.Identity); err != nil {
+		t.Fatal(err)
+	}
+	b.api.touch(func(n *corev1.Node) { n.Annotations[readiness.StaticPodsAnnotation] = value })
+	b.turn(quarrel)
+	if !strings.Contains(b.log.String(), "another rollcall-agent (me, as this one is called)") {
+		t.Errorf("the log: %s", b.log.String())
+	}
+	// The first forger is back when nobody finds the first Event any more.
+	forge()
+	b.turn(eventLife)
+	if last := b.api.events[len(b.api.events)-1]; len(b.api.events) != 4 || !strings.Contains(last.Message, "kubectl-annotate") {
+		t.Errorf("Events: %+v", b.api.events)
+	}
 }
 
 // Requests that fail are repeated with growing pauses and said once; success ends that.
@@ -278,6 +296,30 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+// An Event that the API server does not take is tried again; a node without the taint is held by nobody.
+func TestHeldIsTold(t *testing.T) {
+	b := newBench(t, true)
+	b.know("a")
+	b.turn(0)
+	b.api.muted = apierrors.NewServiceUnavailable("an outage")
+	if wait := b.turn(time.Minute); wait > maxBackoff {
+		t.Errorf("tries again in %s", wait)
+	}
+	b.api.muted = nil
+	b.turn(maxBackoff)
+	if len(b.api.events) != 1 || b.api.events[0].Reason != readiness.NotMirrored {
+		t.Errorf("Events: %+v", b.api.events)
+	}
+	free := newBench(t, true)
+	free.api.touch(func(n *corev1.Node) { n.Spec.Taints = nil })
+	free.know("a")
+	free.turn(0)
+	free.turn(time.Hour)
+	if len(free.api.events) != 1 || free.api.events[0].Reason != NoReadinessTaint {
+		t.Errorf("Events: %+v", free.api.events)
+	}
+}
+
 // A node that registered without the taint is told about once, in the log and an Event; not after it was judged, when the
 // taint is gone by right, and not by an agent that judges nothing.
 func TestNoTaint(t *testing.T) {
@@ -287,7 +329,7 @@ func TestNoTaint(t *testing.T) {
 		b.know()
 		b.turn(0)
 		b.turn(time.Minute)
-		b.Agent.said = map[string]string{} // an agent that starts anew
+		b.Agent.said, b.Agent.told = map[string]string{}, map[string]telling{} // an agent that starts anew
 		b.turn(time.Minute)
 		want := 0
 		if standalone {

@@ -79,7 +79,10 @@ func (a *Agent) accuse(standing string) string {
 	by := writer(a.node)
 	_, identity, err := readiness.Decode(standing)
 	switch {
-	case by == Manager && err == nil && identity != a.Identity:
+	case by == Manager && err == nil:
+		if identity == a.Identity {
+			identity += ", as this one is called"
+		}
 		return "another rollcall-agent (" + identity + ") publishes other static pods for this node than " + a.Identity +
 			" does: only one may run on a node, with one configuration"
 	case by == "":
@@ -120,13 +123,26 @@ func (a *Agent) failed(doing string, err error) {
 	a.say(slog.LevelError, doing, message)
 }
 
-// tell logs a warning and leaves it as an Event on the Node, once until it changes.
-func (a *Agent) tell(ctx context.Context, reason, message string) {
-	if a.said[reason] == message {
-		return
+// telling is what an Event on the Node said last.
+type telling struct {
+	message string
+	at      time.Time
+}
+
+// eventLife is how long the API server keeps an Event by default. What happens again after that is told again.
+const eventLife = time.Hour
+
+// tell logs a warning and leaves it as an Event on the Node, once in the Event's life until it changes. It returns whether
+// it is told; where not, it may be tried again.
+func (a *Agent) tell(ctx context.Context, reason, message string) bool {
+	now := metav1.NewTime(a.Now())
+	if told := a.told[reason]; told.message == message && now.Sub(told.at) < eventLife {
+		return true
+	}
+	if a.told[reason].message == message {
+		delete(a.said, reason)
 	}
 	a.say(slog.LevelWarn, reason, message)
-	now := metav1.NewTime(a.Now())
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: a.Node + ".", Namespace: metav1.NamespaceDefault},
 		InvolvedObject: corev1.ObjectReference{
@@ -138,5 +154,8 @@ func (a *Agent) tell(ctx context.Context, reason, message string) {
 	}
 	if err := a.API.CreateEvent(ctx, event); err != nil {
 		a.failed("writing an Event", err)
+		return false
 	}
+	a.told[reason] = telling{message, now.Time}
+	return true
 }

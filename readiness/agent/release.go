@@ -69,7 +69,7 @@ func (a *Agent) warnOfNoTaint(ctx context.Context) {
 
 // warnOfHolding says once, in an Event, that the node has been held for long, and returns when that is due.
 func (a *Agent) warnOfHolding(ctx context.Context, result readiness.Result, now time.Time) time.Duration {
-	held := result.Status != corev1.ConditionTrue
+	held := result.Status != corev1.ConditionTrue && a.Taint.On(a.node)
 	if !held && a.warned {
 		a.say(slog.LevelInfo, "held", "the node is no longer held")
 	}
@@ -80,8 +80,10 @@ func (a *Agent) warnOfHolding(ctx context.Context, result readiness.Result, now 
 	case wait > 0:
 		return wait
 	case beyond && !a.warned:
-		a.warned = true
-		a.tell(ctx, readiness.NotMirrored, fmt.Sprintf("held for more than %s: %s: %s", a.HeldWarning, result.Reason, result.Message))
+		a.warned = a.tell(ctx, readiness.NotMirrored, fmt.Sprintf("held for more than %s: %s: %s", a.HeldWarning, result.Reason, result.Message))
+		if !a.warned {
+			return maxBackoff
+		}
 	}
 	return idle
 }

@@ -28,7 +28,7 @@ const eventLife = time.Hour
 func (g *Gate) judgeHolding(lead context.Context, node *corev1.Node, w *watch, result *readiness.Result, now time.Time) time.Duration {
 	held, isTrue := g.options.Taint.On(node) && node.DeletionTimestamp == nil, result.Status == corev1.ConditionTrue
 	since := now
-	if c := readiness.ConditionOf(node, g.options.Condition); c != nil && (c.Status == corev1.ConditionTrue) == isTrue {
+	if c := readiness.ConditionOf(node, g.options.Condition); c != nil && (c.Status == corev1.ConditionTrue) == isTrue && !c.LastTransitionTime.IsZero() {
 		since = c.LastTransitionTime.Time // what was there before this process counts
 	}
 	w.waiting.See(held && !isTrue, since)
