@@ -138,7 +138,7 @@ func TestManifestDirectory(t *testing.T) {
 	l.published()
 }
 
-// The kubelet's /pods over TLS, with a token.
+// The kubelet's /pods over TLS, with a token. Its first answer counts after twenty seconds.
 func TestKubeletPods(t *testing.T) {
 	l := newLab(t, livecluster.Node{Name: "pods"})
 	l.manifest("proxy", "kube-system", "100m")
@@ -160,12 +160,28 @@ func TestKubeletPods(t *testing.T) {
 	}
 	write(ca, pemOf(server))
 	write(token, "wrong\n")
+	// A kubelet that another authority vouches for is not believed.
+	other := filepath.Join(t.TempDir(), "other.crt")
+	write(other, string(l.cluster.Config().CAData))
+	impostor := l.agent("--pods-api-socket=", "--manifests=", "--kubelet-pods-url", server.URL+"/pods", "--kubelet-token-file", token,
+		"--kubelet-ca-file", other)
+	impostor.says("certificate signed by unknown authority")
+	impostor.end()
 	a := l.agent("--pods-api-socket=", "--manifests=", "--kubelet-pods-url", server.URL+"/pods", "--kubelet-ca-file", ca, "--kubelet-token-file", token)
 	a.says("needs the right to get nodes/pods")
 	write(token, "secret\n")
 	if set := l.published("kube-system/proxy-pods=100m"); set.Source != readiness.KubeletPods || set.Pods[0].Hash == "" {
 		t.Errorf("got %+v", set)
 	}
+}
+
+// Before kube-proxy runs nothing answers at the address of the cluster's service, only at the API server's own.
+func TestAddressOfTheAPI(t *testing.T) {
+	l := newLab(t, livecluster.Node{Name: "early"})
+	l.manifest("proxy", "kube-system", "100m")
+	nobody := l.kubeconfig(func(cluster *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { cluster.Server = "https://127.0.0.1:1" })
+	l.agent("--kubeconfig", nobody, "--api-server", l.cluster.Config().Host)
+	l.published("kube-system/proxy-early=100m")
 }
 
 // The agent goes on through an outage of the API server and publishes what changed meanwhile.

@@ -243,6 +243,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"--node-name=n1", "--pods-api-socket=", "--manifests="}, "no source is left"},
 		{[]string{"--node-name=n1", "--api-server=http://x"}, "no https URL"},
 		{[]string{"--node-name=n1", "--kubelet-pods-url=http://x/pods"}, "over https only"},
+		{[]string{"--node-name=n1", "--kubelet-pods-url=https://x/api/v1/nodes/n1/proxy/pods"}, "nodes/proxy"},
 		{[]string{"--node-name=n1", "--settle=-1s"}, "negative"},
 		{[]string{"--node-name=n1", "--nonsense"}, "unknown flag"},
 		{[]string{"--node-name=n1", "now"}, "unexpected argument"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -15,8 +16,15 @@ import (
 	"github.com/rollcall-dev/rollcall/readiness"
 )
 
-// poll is the period in which /pods is asked: it has no watch.
-const poll = time.Second
+// Times of /pods.
+const (
+	// poll is the period in which it is asked: it has no watch.
+	poll = time.Second
+	// agreement is how long a first answer, and the lack of a pod, must stand: the kubelet's own period for its sources
+	// (fileCheckFrequency, httpCheckFrequency). One that has just started and waits for a URL lists the API's pods
+	// already, and nothing in its answer tells.
+	agreement = 20 * time.Second
+)
 
 // Pods is the kubelet's /pods over HTTPS, with the right nodes/pods: that lets a reader see every node's pods, so it is
 // off unless asked for. It never goes through nodes/proxy, which is more than reading (facts/static-pods.md section 2.5).
@@ -25,7 +33,11 @@ type Pods struct {
 	CAFile    string // of the kubelet's serving certificate
 	TokenFile string
 
-	client *http.Client
+	client   *http.Client
+	first    []readiness.StaticPod // what has been answered ever since, while no answer counts yet
+	since    time.Time             // zero where the last attempt failed
+	accepted bool                  // an answer has counted
+	losses   losses
 }
 
 // Name implements Source.
@@ -33,12 +45,20 @@ func (p *Pods) Name() string { return readiness.KubeletPods }
 
 // Check tells whether the configuration can be used.
 func (p *Pods) Check() error {
-	if !strings.HasPrefix(p.URL, "https://") {
-		return fmt.Errorf("the kubelet's pods are read over https only: %q", p.URL)
+	u, err := url.Parse(p.URL)
+	switch {
+	case err != nil || u.Scheme != "https" || u.Host == "":
+		return fmt.Errorf("the kubelet's pods are read over https only, not from --kubelet-pods-url %q: give %s", p.URL, exampleURL)
+	case strings.Contains(u.Path, "/proxy/"):
+		// The right to it is the right to run commands in every pod (facts/static-pods.md section 2.5).
+		return fmt.Errorf("--kubelet-pods-url %q goes through the API server's nodes/proxy, the right to which is more than reading: "+
+			"give the kubelet's own address, %s", p.URL, exampleURL)
 	}
-	_, err := p.roots()
+	_, err = p.roots()
 	return err
 }
+
+const exampleURL = "such as https://127.0.0.1:10250/pods"
 
 func (p *Pods) roots() (*x509.CertPool, error) {
 	pem, err := os.ReadFile(p.CAFile)
@@ -52,18 +72,39 @@ func (p *Pods) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Run implements Source. An answer counts once the next one agrees: right after its start a kubelet leaves pods out.
+// Run implements Source.
 func (p *Pods) Run(ctx context.Context, report func(Answer)) {
+	p.losses.window = agreement
 	report(p.away("not asked yet"))
-	var last Answer
 	for ctx.Err() == nil {
-		answer := p.ask(ctx)
-		confirmed := answer.State != Known || last.State == Known && slices.EqualFunc(last.Pods, answer.Pods, equalPods)
-		if last = answer; confirmed && ctx.Err() == nil {
+		answer := p.agreed(p.ask(ctx), time.Now())
+		if ctx.Err() == nil {
 			report(answer)
 		}
 		sleep(ctx, poll)
 	}
+}
+
+// agreed makes of what the kubelet answers at now what may be relied on. The first answer counts once it has stood for
+// agreement; after that more pods count at once, and fewer when they have been fewer for as long.
+func (p *Pods) agreed(answer Answer, now time.Time) Answer {
+	switch {
+	case answer.State != Known:
+		// The kubelet may be starting anew: what it said before agrees with nothing.
+		p.since = time.Time{}
+		p.losses.restart()
+		return answer
+	case p.accepted:
+	case p.since.IsZero() || !slices.EqualFunc(p.first, answer.Pods, equalPods):
+		p.first, p.since = answer.Pods, now
+	}
+	if !p.accepted && now.Sub(p.since) < agreement {
+		return p.away(fmt.Sprintf("the first answer counts once it has been the same for %s: "+
+			"a kubelet that has just started leaves pods out", agreement))
+	}
+	p.accepted = true
+	answer.Pods = p.losses.take(answer.Pods, now)
+	return answer
 }
 
 func equalPods(a, b readiness.StaticPod) bool {

@@ -22,8 +22,9 @@ import (
 const (
 	// retry is how soon a kubelet that initializes or is away is asked again; it has no watch for that.
 	retry = 250 * time.Millisecond
-	// settle is when a list is repeated after an event: the kubelet tells of a change before it is complete.
-	settle = time.Second
+	// settle is when a list is repeated after an event: the kubelet tells of a change before it is complete. A pod that the
+	// list has lost counts until then, and until twice that at worst: two seconds are promised for the whole way.
+	settle = 500 * time.Millisecond
 	// patience is how long a socket that is not there, or refuses, is waited for before the source counts as absent: a
 	// kubelet that starts may not listen yet.
 	patience = 2 * time.Second
@@ -37,9 +38,11 @@ const (
 type PodsAPI struct {
 	Socket string
 
-	worked bool
+	now    func() time.Time   // time.Now, but in tests
+	seen   bool               // a kubelet has answered here, if only that it initializes
 	asked  time.Time          // since when
 	static map[types.UID]bool // of the last list
+	losses losses
 }
 
 // PodsAPIName is how the expected set names this source.
@@ -51,12 +54,15 @@ func (p *PodsAPI) Name() string { return PodsAPIName }
 // Run implements Source.
 func (p *PodsAPI) Run(ctx context.Context, report func(Answer)) {
 	changes := watchPath(ctx, p.Socket)
-	p.asked = time.Now()
+	if p.now == nil {
+		p.now = time.Now
+	}
+	p.asked, p.losses.window = p.now(), settle
 	for ctx.Err() == nil {
 		if !exists(p.Socket) {
 			answer := p.away(fmt.Errorf("there is no socket %s", p.Socket))
 			report(answer)
-			await(ctx, changes, answer.State == Waiting && !p.worked)
+			await(ctx, changes, answer.State == Waiting && !p.seen)
 			continue
 		}
 		if err := p.follow(ctx, report); err != nil && ctx.Err() == nil {
@@ -81,15 +87,16 @@ func await(ctx context.Context, changes <-chan struct{}, patiently bool) {
 	}
 }
 
-// away makes an answer of what keeps the source from knowing. A kubelet that says that it initializes is waited for; one
-// that cannot be reached is no source, unless it was one before.
+// away makes an answer of what keeps the source from knowing. A kubelet that says that it initializes is waited for, also
+// when it restarts before it has listed anything: the next source may know less. One that cannot be reached is no source,
+// unless it was one before.
 func (p *PodsAPI) away(err error) Answer {
 	answer := Answer{State: Absent, Why: err.Error()}
-	initializes := status.Code(err) == codes.FailedPrecondition
-	if initializes {
+	if status.Code(err) == codes.FailedPrecondition {
+		p.seen = true
 		answer.Why = "the kubelet has not read all of its sources yet"
 	}
-	if p.worked || initializes || time.Since(p.asked) < patience {
+	if p.seen || p.now().Sub(p.asked) < patience {
 		answer.State = Waiting
 	}
 	return answer
@@ -115,6 +122,7 @@ func (p *PodsAPI) follow(ctx context.Context, report func(Answer)) error {
 	again.Stop()
 	synced := false
 	for {
+		hinted := false
 		select {
 		case err := <-failed:
 			return err
@@ -124,7 +132,7 @@ func (p *PodsAPI) follow(ctx context.Context, report func(Answer)) error {
 			if !synced || !p.concerns(event) {
 				continue
 			}
-			again.Reset(settle)
+			hinted = true
 		case <-again.C:
 		}
 		answer, err := p.list(ctx, client)
@@ -132,6 +140,10 @@ func (p *PodsAPI) follow(ctx context.Context, report func(Answer)) error {
 			return err
 		}
 		report(answer)
+		// A repetition may be the first list that lacks a pod; no event need follow.
+		if hinted || len(p.losses.missing) > 0 {
+			again.Reset(settle)
+		}
 	}
 }
 
@@ -172,7 +184,10 @@ func (p *PodsAPI) concerns(event *podsv1alpha1.WatchPodsEvent) bool {
 	return p.static[pod.UID] || readiness.IsStatic(&pod)
 }
 
+// list asks for the set. A replaced manifest is a removal and an addition for the kubelet, with a list possible in between:
+// a pod that is no longer listed stays in the answer until the list that follows after settle has not got it either.
 func (p *PodsAPI) list(ctx context.Context, client podsv1alpha1.PodsClient) (Answer, error) {
+	asked := p.now()
 	response, err := client.ListPods(ctx, &podsv1alpha1.ListPodsRequest{})
 	if err != nil {
 		return Answer{}, err
@@ -189,6 +204,6 @@ func (p *PodsAPI) list(ctx context.Context, client podsv1alpha1.PodsClient) (Ans
 			uids[pod.UID] = true
 		}
 	}
-	p.worked, p.static = true, uids
-	return Answer{State: Known, Pods: readiness.FromKubelet(static)}, nil
+	p.seen, p.static = true, uids
+	return Answer{State: Known, Pods: p.losses.take(readiness.FromKubelet(static), asked)}, nil
 }

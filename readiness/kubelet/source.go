@@ -13,7 +13,8 @@ type Source interface {
 	// Name is how the expected set names the source.
 	Name() string
 	// Run reports, until ctx ends, what the source says now, and again whenever that changes; the first report comes at
-	// once. A source that has once known the set does not become Absent any more. report may block.
+	// once. A source whose kubelet has once answered, if only that it does not know yet, does not become Absent any more.
+	// report may block.
 	Run(ctx context.Context, report func(Answer))
 }
 

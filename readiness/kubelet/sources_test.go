@@ -5,7 +5,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+
+	"github.com/rollcall-dev/rollcall/readiness"
 )
 
 // listen runs a source and returns what it reports.
@@ -172,6 +176,86 @@ func TestPodsAPI(t *testing.T) {
 	again.pods <- nil
 	again.serve(t, socket)
 	until(t, answers, "back", func(a Answer) bool { return a.State == Known && len(a.Pods) == 0 })
+}
+
+// clock is a time that stands until it is moved.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) move(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// A kubelet that says that it initializes and then restarts is waited for as long as it takes: by the next source, such as
+// an empty directory, the node could be released while a pod of a URL is on its way.
+func TestPodsAPIRestartsWhileItInitializes(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	server := newFakeKubelet().serve(t, socket)
+	clock := &clock{at: time.Now()}
+	answers := listen(t, &PodsAPI{Socket: socket, now: clock.now})
+	initializes := func(a Answer) bool { return strings.Contains(a.Why, "not read all of its sources") }
+	until(t, answers, "initializes", initializes)
+	clock.move(patience)
+	server.Stop()
+	gone := until(t, answers, "stopped", func(a Answer) bool { return !initializes(a) })
+	if gone.State != Waiting {
+		t.Errorf("stopped: got %+v", gone)
+	}
+	_ = os.Remove(socket)
+	until(t, answers, "without a socket", func(a Answer) bool {
+		if a.State != Waiting {
+			t.Errorf("got %+v", a)
+		}
+		return strings.Contains(a.Why, "no socket")
+	})
+}
+
+// A manifest is replaced, which is a removal and an addition, and a list falls in between: the pod is not lost. What is
+// added counts at once, what is really removed when a list that is taken after settle agrees, without another event.
+func TestPodsAPIHoldsBackLosses(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	kubelet := newFakeKubelet()
+	close(kubelet.ready)
+	kubelet.pods <- []*corev1.Pod{podOf("file", "a", ""), podOf("file", "b", "")}
+	kubelet.serve(t, socket)
+	clock := &clock{at: time.Now()}
+	answers := listen(t, &PodsAPI{Socket: socket, now: clock.now})
+	until(t, answers, "first", func(a Answer) bool { return names(a.Pods) == "a=hash-a b=hash-b" })
+	become := func(pods ...*corev1.Pod) {
+		<-kubelet.pods
+		kubelet.pods <- pods
+		kubelet.events <- &podsv1alpha1.WatchPodsEvent{Type: podsv1alpha1.EventType_MODIFIED, Pod: encode(podOf("file", "b", ""))}
+	}
+	// with is satisfied by these pods; until then none may be without a.
+	with := func(want string) func(Answer) bool {
+		return func(answer Answer) bool {
+			if !slices.ContainsFunc(answer.Pods, func(pod readiness.StaticPod) bool { return pod.Name == "a" }) {
+				t.Errorf("a is lost: %+v", answer)
+			}
+			return names(answer.Pods) == want
+		}
+	}
+	become(podOf("file", "b", ""))
+	until(t, answers, "between removal and addition", with("b=hash-b a=hash-a"))
+	replaced := podOf("file", "a", "")
+	replaced.Annotations["kubernetes.io/config.hash"] = "2"
+	become(replaced, podOf("file", "b", ""))
+	until(t, answers, "replaced", with("a=2 b=hash-b"))
+	become(podOf("file", "b", ""), podOf("file", "c", ""))
+	until(t, answers, "one added, one removed", with("b=hash-b c=hash-c a=2"))
+	until(t, answers, "repeated too early", with("b=hash-b c=hash-c a=2"))
+	clock.move(settle)
+	until(t, answers, "confirmed", func(a Answer) bool { return names(a.Pods) == "b=hash-b c=hash-c" })
 }
 
 // Events of pods that are not static concern nobody here.
