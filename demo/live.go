@@ -56,6 +56,7 @@ func live(ctx context.Context, cluster *livecluster.Cluster, programs *liverollc
 // show shows the controller's stream while the storm goes on, and returns when both have ended. What would be painted over
 // the screen goes to the log.
 func show(ctx context.Context, address string, log *os.File, weather *storm) error {
+	in := os.Stdin // Quiet takes it from everybody else
 	restore := tui.Quiet(log)
 	defer restore()
 	ctx, stop := context.WithCancelCause(ctx)
@@ -69,7 +70,7 @@ func show(ctx context.Context, address string, log *os.File, weather *storm) err
 	running.Go(func() { _ = client.Run(ctx) }) // its error is a Tap's, and there is none
 	err := tui.Run(ctx, tui.Options{
 		Frames: client.Frames(), Context: "demo", Mode: "the demo's controller",
-		ASCII: !tui.SpeaksUTF8(os.Getenv), Now: time.Now, In: os.Stdin, Out: os.Stdout,
+		ASCII: !tui.SpeaksUTF8(os.Getenv), Now: time.Now, In: in, Out: os.Stdout,
 	})
 	stop(errQuit)
 	running.Wait()

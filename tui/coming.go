@@ -36,7 +36,7 @@ func comingName(n *stream.ComingNode) string { return cmp.Or(n.Node, n.NodeClaim
 // comingRank puts first what a person can mend.
 func comingRank(n *stream.ComingNode) int {
 	switch {
-	case n.Warned && n.Released.IsZero():
+	case n.Held && n.Warned:
 		return 0
 	case n.Held:
 		return 1
@@ -48,13 +48,13 @@ func comingRank(n *stream.ComingNode) int {
 
 // comingPhase is how far a node has come, with Karpenter's own words where they are its conditions.
 func comingPhase(n *stream.ComingNode) cell {
-	switch {
-	case !n.Released.IsZero():
-		return cell{"+ released", good}
+	switch { // held first: a node that was released may be held again
 	case n.Held && n.Warned:
 		return cell{"! held long", alarm}
 	case n.Held:
 		return cell{"~ held", watch}
+	case !n.Released.IsZero():
+		return cell{"+ released", good}
 	case !n.Initialized.IsZero():
 		return cell{"+ Initialized", good}
 	case !n.Registered.IsZero():
@@ -77,6 +77,12 @@ func comingColumns() []column[*stream.ComingNode] {
 			return cell{"+" + span(at(n).Sub(n.Created)), plain}
 		}
 	}
+	released := func(n node) time.Time {
+		if n.Held { // again
+			return time.Time{}
+		}
+		return n.Released
+	}
 	return []column[node]{
 		{"PHASE", fixed(narrow, 13), false, func(n node, _ moment) cell { return comingPhase(n) }},
 		{"NODE", growing(narrow, 14, 44, 1), false, func(n node, _ moment) cell { return cell{comingName(n), plain} }},
@@ -86,7 +92,7 @@ func comingColumns() []column[*stream.ComingNode] {
 		{"LAUNCHED", fixed(roomy, 8), false, step(func(n node) time.Time { return n.Launched })},
 		{"REGISTERED", fixed(roomy, 10), false, step(func(n node) time.Time { return n.Registered })},
 		{"INITIALIZED", fixed(roomy, 11), false, step(func(n node) time.Time { return n.Initialized })},
-		{"RELEASED", fixed(ample, 8), false, step(func(n node) time.Time { return n.Released })},
+		{"RELEASED", fixed(ample, 8), false, step(released)},
 		{"WAITS FOR", growing(ample, 12, 30, 1), false, func(n node, _ moment) cell { return cell{dash(n.WaitsFor), plain} }},
 		{"CAPACITY", growing(ample, 9, 12, 1), false, func(n node, _ moment) cell { return cell{dash(n.CapacityType), plain} }},
 		{"NODEPOOL", growing(ample, 10, 20, 1), false, func(n node, _ moment) cell { return cell{dash(n.NodePool), plain} }},
@@ -108,10 +114,10 @@ func missingCell(n *stream.ComingNode) cell {
 
 func comingDetail(n *stream.ComingNode, m moment) string {
 	switch {
-	case !n.Released.IsZero():
-		return "Released " + age(m.now, n.Released) + " ago, " + span(n.Released.Sub(n.Created)) + " after it was made. " + n.Message
 	case n.Held:
 		return strings.TrimRight("Held: "+n.Reason+". "+n.Message, ". ")
+	case !n.Released.IsZero():
+		return "Released " + age(m.now, n.Released) + " ago, " + span(n.Released.Sub(n.Created)) + " after it was made. " + n.Message
 	case n.WaitsFor != "":
 		return "Waits for " + strings.TrimRight(n.WaitsFor+": "+n.WaitsWhy, ": ")
 	}

@@ -8,7 +8,8 @@ import (
 
 // A view is a table on the screen, whatever its rows are: a listing.
 type view interface {
-	load(*stream.State) (notice string)
+	load(state *stream.State, reading bool) (notice string)
+	release() (notice string)
 	move(by int)
 	toTop()
 	toBottom()

@@ -27,7 +27,7 @@ func newStage(width, height int) *stage {
 	s.model = newModel(Options{
 		Context: "prod-eu", Mode: "the cluster's controller", Now: func() time.Time { return s.clock },
 	}, newTheme(termenv.Ascii, false))
-	s.out = io.Discard
+	s.out, s.shell = io.Discard, true
 	s.Update(tea.WindowSizeMsg{Width: width, Height: height})
 	return s
 }
@@ -62,7 +62,7 @@ func (s *stage) press(keys ...string) {
 var named = map[string]tea.KeyType{
 	"up": tea.KeyUp, "down": tea.KeyDown, "left": tea.KeyLeft, "right": tea.KeyRight, "pgup": tea.KeyPgUp, "pgdown": tea.KeyPgDown,
 	"home": tea.KeyHome, "end": tea.KeyEnd, "enter": tea.KeyEnter, "esc": tea.KeyEsc, "tab": tea.KeyTab, "shift+tab": tea.KeyShiftTab,
-	"backspace": tea.KeyBackspace, "ctrl+c": tea.KeyCtrlC, "ctrl+u": tea.KeyCtrlU, "ctrl+b": tea.KeyCtrlB, "ctrl+f": tea.KeyCtrlF,
+	"backspace": tea.KeyBackspace, "ctrl+c": tea.KeyCtrlC, "ctrl+u": tea.KeyCtrlU, "ctrl+b": tea.KeyCtrlB, "ctrl+f": tea.KeyCtrlF, "ctrl+z": tea.KeyCtrlZ,
 }
 
 func keyMsg(name string) tea.KeyMsg {
@@ -136,7 +136,7 @@ func oneNode() *stream.State {
 		{ID: "c2", NodeClaim: "default-zz9pl", NodePool: "default", CapacityType: spot, Created: ago(12 * time.Second), WaitsFor: "Launched", WaitsWhy: "no capacity"},
 	}
 	s.Keys = []*stream.Key{
-		{ID: "node spot-1", Kind: "node", State: stream.Running, Since: ago(time.Second), Kill: start.Add(100 * time.Second), Added: 14, DedupedQueued: 3, DedupedRun: 2, Started: 9, LastDuration: 3 * time.Millisecond},
+		{ID: "node spot-1", Kind: "node", State: stream.Running, Since: ago(time.Second), Class: committed, Kill: start.Add(100 * time.Second), Added: 14, DedupedQueued: 3, DedupedRun: 2, Started: 9, LastDuration: 3 * time.Millisecond},
 		{ID: "node stable-7", Kind: "node", State: stream.BackingOff, Since: ago(4 * time.Second), Until: start.Add(3 * time.Second), Added: 5, Started: 4, Failed: 3, Failures: 3,
 			LastError: "patching the status of node stable-7: the server is currently unable to handle the request", LastDuration: 12 * time.Millisecond},
 	}

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/rollcall-dev/rollcall/internal/stream"
@@ -24,7 +25,7 @@ func newTally(s *stream.State) (t tally) {
 		t.elsewhere += n.Collateral
 	}
 	for _, n := range s.Coming {
-		if n.Held && n.Released.IsZero() {
+		if n.Held {
 			t.held++
 		}
 	}
@@ -36,52 +37,92 @@ type segment struct {
 	text string
 	as   tone
 	rank int
+	// short says the same in less room; empty where nothing does.
+	short string
 }
 
-// join puts as many segments on a line as fit.
+// spare is the rank from which segments have only the room that the others, written out, leave.
+const spare = 5
+
+// join puts as many segments on a line as fit, in their short forms rather than not at all.
 func (m *model) join(segments []segment) string {
-	keep := make([]bool, len(segments))
-	room := m.width
-	for rank := range 10 {
-		for i, s := range segments {
-			if need := cells(s.text) + gap; s.rank == rank && s.text != "" && need <= room+gap {
-				keep[i] = true
-				room -= need
+	texts := make([]string, len(segments)) // as they are on the line, empty for those that are not
+	left := m.width + gap
+	keep := func(from, until int) {
+		for rank := from; rank < until; rank++ {
+			for i, s := range segments {
+				text := cmp.Or(s.short, s.text)
+				if need := cells(text) + gap; s.rank == rank && text != "" && need <= left {
+					texts[i] = text
+					left -= need
+				}
 			}
 		}
 	}
-	var parts []string
+	keep(0, spare)
 	for i, s := range segments {
-		if keep[i] {
-			parts = append(parts, m.paint(s.as, s.text))
+		if more := cells(s.text) - cells(texts[i]); texts[i] != "" && more <= left {
+			texts[i] = s.text
+			left -= more
+		}
+	}
+	keep(spare, spare+5)
+	var parts []string
+	for i, text := range texts {
+		if text != "" {
+			parts = append(parts, m.paint(segments[i].as, text))
 		}
 	}
 	return strings.Join(parts, "  ")
 }
 
+// The modes of kubectl rollcall (Options.Mode) that have a short form.
+const (
+	ModeCluster   = "the cluster's controller"
+	ModeLocal     = "a controller in this process"
+	ModeRecording = "a recording"
+)
+
+var shortModes = map[string]string{ModeCluster: "in-cluster", ModeLocal: "local", ModeRecording: "recording"}
+
 // connectionLine says what the screen shows, and how old that is.
 func (m *model) connectionLine() string {
-	segments := []segment{{"rollcall", strong, 0}, {cut(clean(m.options.Context), 28, m.tail), plain, 2}, m.phase(), m.dataAge()}
+	cluster := clean(m.options.Context)
+	segments := []segment{
+		{text: "rollcall", as: strong, rank: spare},
+		{text: cut(cluster, 28, m.tail), rank: 2, short: cut(cluster, 14, m.tail)},
+		m.phase(), m.dataAge(),
+	}
 	if m.paused {
-		segments = append(segments, segment{"= paused", watch, 0})
+		segments = append(segments, segment{text: "= paused", as: watch})
 	}
 	if m.state != nil {
-		segments = append(segments, segment{"leader " + cut(leaderOf(m.state), 40, m.tail), plain, 3})
+		segments = append(segments, m.leader())
 		if m.state.Server.DryRun {
-			segments = append(segments, segment{"read-only", watch, 3})
+			segments = append(segments, segment{text: "read-only", as: watch, rank: 3})
 		}
 	}
-	segments = append(segments, segment{clean(m.options.Mode), plain, 4})
+	segments = append(segments, segment{text: clean(m.options.Mode), rank: 1, short: shortModes[m.options.Mode]})
 	if m.frame.FellBehind > 0 {
-		segments = append(segments, segment{"fell behind " + times(m.frame.FellBehind), watch, 5})
+		segments = append(segments, segment{text: "fell behind " + times(m.frame.FellBehind), as: watch, rank: 3, short: "fell behind"})
 	}
 	if m.returns > 0 {
-		segments = append(segments, segment{"reconnected " + times(m.returns), quiet, 6})
+		segments = append(segments, segment{text: "reconnected " + times(m.returns), as: quiet, rank: spare + 1})
 	}
 	if m.frame.Peer != "" {
-		segments = append(segments, segment{"via " + cut(clean(m.frame.Peer), 40, m.tail), quiet, 7})
+		segments = append(segments, segment{text: "via " + cut(clean(m.frame.Peer), 40, m.tail), as: quiet, rank: spare + 2})
 	}
 	return m.join(segments)
+}
+
+// leader names who leads. In short that is the end of a pod's name, which is what tells it from the others.
+func (m *model) leader() segment {
+	name := leaderOf(m.state)
+	s := segment{text: "leader " + cut(name, 40, m.tail), rank: 4}
+	if dash := strings.LastIndex(name, "-"); dash >= 0 && dash < len(name)-1 {
+		s.short = "leader " + m.tail + cut(name[dash+1:], 12, m.tail)
+	}
+	return s
 }
 
 func times(n int) string {
@@ -100,24 +141,24 @@ func leaderOf(s *stream.State) string {
 func (m *model) phase() segment {
 	switch m.frame.Phase {
 	case stream.Live:
-		return segment{"* live", good, 0}
+		return segment{text: "* live", as: good}
 	case stream.Disconnected:
-		return segment{"! disconnected", alarm, 0}
+		return segment{text: "! disconnected", as: alarm}
 	case stream.Ended:
-		return segment{". ended", quiet, 0}
+		return segment{text: ". ended", as: quiet}
 	}
-	return segment{"~ connecting", watch, 0}
+	return segment{text: "~ connecting", as: watch}
 }
 
 func (m *model) dataAge() segment {
 	if m.state == nil {
-		return segment{"no data yet", quiet, 0}
+		return segment{text: "no data yet", as: quiet}
 	}
 	as := plain
 	if m.frame.Phase != stream.Live {
 		as = alarm
 	}
-	return segment{"data " + age(m.now, m.received) + " old", as, 1}
+	return segment{text: "data " + age(m.now, m.received) + " old", as: as}
 }
 
 // countsLine is the state in numbers.
@@ -126,21 +167,21 @@ func (m *model) countsLine() string {
 		return ""
 	}
 	t, s := m.tally, m.state
-	segments := []segment{{"going " + number(len(s.Going)), plain, 0}}
-	segments = append(segments, segment{number(t.committed) + " committed", toneOf(t.committed, alarm), 3})
-	segments = append(segments, segment{number(t.pending) + " pending", toneOf(t.pending, watch), 4})
-	segments = append(segments, segment{"lost " + number(t.lost), toneOf(t.lost, alarm), 0})
+	segments := []segment{{text: "going " + number(len(s.Going))}}
+	segments = append(segments, segment{text: number(t.committed) + " committed", as: toneOf(t.committed, alarm), rank: 3})
+	segments = append(segments, segment{text: number(t.pending) + " pending", as: toneOf(t.pending, watch), rank: 4})
+	segments = append(segments, segment{text: "lost " + number(t.lost), as: toneOf(t.lost, alarm), rank: 0})
 	if t.elsewhere > 0 {
-		segments = append(segments, segment{"elsewhere " + number(t.elsewhere), alarm, 2})
+		segments = append(segments, segment{text: "elsewhere " + number(t.elsewhere), as: alarm, rank: 2})
 	}
-	segments = append(segments, segment{"stranded " + number(t.stranded), toneOf(t.stranded, watch), 1})
-	segments = append(segments, segment{"coming " + number(len(s.Coming)), plain, 1})
-	segments = append(segments, segment{"held " + number(t.held), toneOf(t.held, watch), 1})
-	segments = append(segments, segment{"queue " + number(s.Queue.Depth), plain, 0})
+	segments = append(segments, segment{text: "stranded " + number(t.stranded), as: toneOf(t.stranded, watch), rank: 1})
+	segments = append(segments, segment{text: "coming " + number(len(s.Coming)), as: plain, rank: 1})
+	segments = append(segments, segment{text: "held " + number(t.held), as: toneOf(t.held, watch), rank: 1})
+	segments = append(segments, segment{text: "queue " + number(s.Queue.Depth), as: plain, rank: 0})
 	if s.LostDecisions > 0 {
-		segments = append(segments, segment{"decisions missed " + number(s.LostDecisions), watch, 2})
+		segments = append(segments, segment{text: "decisions missed " + number(s.LostDecisions), as: watch, rank: 2})
 	}
-	segments = append(segments, segment{m.spark(m.rates.depths), good, 5}) // last: its width is not the same everywhere
+	segments = append(segments, segment{text: m.spark(m.rates.depths), as: good, rank: 5}) // last: its width is not the same everywhere
 	return m.join(segments)
 }
 
@@ -162,24 +203,33 @@ func (m *model) bannerText() string {
 	case stream.Ended:
 		return ". the recording has ended; what is shown is its last state"
 	}
-	return m.whyNotLive()
+	glyph, since := m.sinceWhen()
+	if m.frame.Notice == "" {
+		return glyph + " " + since
+	}
+	// The line is cut at its end, and the reason is what the line above does not say.
+	return glyph + " " + strings.TrimRight(m.frame.Notice, ".") + "; " + since
 }
 
+// whyNotLive says how the connection is and why, where there is room for both.
 func (m *model) whyNotLive() string {
-	text := "~ connecting for " + age(m.now, m.frame.Since)
-	if m.frame.Phase == stream.Disconnected {
-		text = "! disconnected " + age(m.now, m.frame.Since) + " ago"
-	}
-	if m.frame.Phase == stream.Disconnected && m.frame.Retry.After(m.now) {
-		text += ", next try " + countdown(m.now, m.frame.Retry)
-	}
-	if m.state != nil {
-		text += ", shown is what was known " + age(m.now, m.received) + " ago"
-	}
+	glyph, text := m.sinceWhen()
 	if m.frame.Notice != "" {
 		text += ": " + m.frame.Notice
 	}
-	return text
+	return glyph + " " + text
+}
+
+// sinceWhen says since when there is no connection, and when the next attempt is.
+func (m *model) sinceWhen() (glyph, text string) {
+	if m.frame.Phase != stream.Disconnected {
+		return "~", "connecting for " + age(m.now, m.frame.Since)
+	}
+	text = "disconnected " + age(m.now, m.frame.Since) + " ago"
+	if m.frame.Retry.After(m.now) {
+		text += ", next try " + countdown(m.now, m.frame.Retry)
+	}
+	return "!", text
 }
 
 // queueSummary is the queue as a whole.

@@ -30,6 +30,7 @@ const (
 	pause
 	copyName
 	help
+	suspend
 	quit
 )
 
@@ -83,6 +84,7 @@ var keymap = []keyGroup{
 	{"Program", []binding{
 		bind(pause, 2, []string{"p", " "}, "p, space", "pause: what is shown stays until the next p"),
 		bind(help, 1, []string{"?"}, "?", "help: this page"),
+		bind(suspend, 0, []string{"ctrl+z"}, "ctrl+z", "back to the shell for a while; fg goes on"),
 		bind(quit, 1, []string{"q", "ctrl+c"}, "q", "quit"),
 	}},
 }

@@ -78,8 +78,9 @@ type listing[T any] struct {
 
 func newListing[T any](s spec[T]) *listing[T] { return &listing[T]{spec: s} }
 
-// load takes the rows of a state, and says what people should know of it: that the cursor's object is no more.
-func (l *listing[T]) load(state *stream.State) (notice string) {
+// load takes the rows of a state, and says what people should know of it: that the cursor is on another object. While a
+// page on its object is read, the cursor stays there as long as the object does.
+func (l *listing[T]) load(state *stream.State, reading bool) (notice string) {
 	var rows []T
 	if state != nil {
 		rows = l.spec.rows(state)
@@ -94,8 +95,11 @@ func (l *listing[T]) load(state *stream.State) (notice string) {
 		}
 		l.boot = state.Server.Boot
 	}
-	return l.arrange()
+	return l.arrange(reading)
 }
+
+// release tells that no page on the cursor's object is read any more.
+func (l *listing[T]) release() (notice string) { return l.arrange(false) }
 
 // same tells whether two slices are one: states share the tables that did not change.
 func same[T any](a, b []T) bool {
@@ -103,10 +107,10 @@ func same[T any](a, b []T) bool {
 }
 
 // arrange filters and sorts, and finds the cursor's object again.
-func (l *listing[T]) arrange() (notice string) {
+func (l *listing[T]) arrange(reading bool) (notice string) {
 	l.shown = make([]T, 0, len(l.all))
 	for _, row := range l.all {
-		if l.needle == "" || strings.Contains(l.spec.text(row), l.needle) {
+		if l.needle == "" || strings.Contains(l.spec.text(row), l.needle) || reading && l.spec.id(row) == l.cursor {
 			l.shown = append(l.shown, row)
 		}
 	}
@@ -121,12 +125,12 @@ func (l *listing[T]) arrange() (notice string) {
 		}
 		return order
 	})
-	return l.follow()
+	return l.follow(reading)
 }
 
-// follow puts the cursor on its object, wherever that is now. Where it has gone, the cursor goes to what is at its row.
-func (l *listing[T]) follow() (notice string) {
-	if l.spec.follows && l.at == 0 {
+// follow puts the cursor on its object, wherever that is now.
+func (l *listing[T]) follow(reading bool) (notice string) {
+	if l.spec.follows && l.at == 0 && !reading {
 		l.put(0)
 		return ""
 	}
@@ -135,21 +139,36 @@ func (l *listing[T]) follow() (notice string) {
 	// 2. another leads, and its first rows do not have it yet;
 	// 3. it comes, and has the cursor again, unless a person moved that meanwhile.
 	if row := l.find(l.missed); row >= 0 {
+		if l.missed != l.cursor {
+			notice = clean(l.spec.name(l.shown[row])) + " is there again, and the cursor on it"
+		}
 		l.put(row)
 		l.missed = ""
-		return ""
+		return notice
 	}
 	if row := l.find(l.cursor); row >= 0 {
 		l.at = row
 		return ""
 	}
-	gone := l.cursor != "" && l.cursor != l.missed && !slices.ContainsFunc(l.all, func(row T) bool { return l.spec.id(row) == l.cursor })
-	name := l.named
-	l.put(l.at)
-	if !gone {
+	return l.fall()
+}
+
+// fall has the cursor go to what is at its row, as its object is not shown any more. It never does so silently: what people
+// read, open or copy next would be another object than they think.
+func (l *listing[T]) fall() (notice string) {
+	if l.cursor == "" {
+		l.put(l.at)
 		return ""
 	}
-	notice = clean(name) + " is no longer here"
+	why := " is no longer here"
+	switch {
+	case l.cursor == l.missed:
+		why = " is not known to this leader yet"
+	case slices.ContainsFunc(l.all, func(row T) bool { return l.spec.id(row) == l.cursor }):
+		why = " does not match the filter any more"
+	}
+	notice = clean(l.named) + why
+	l.put(l.at)
 	if len(l.shown) > 0 {
 		notice += "; the cursor is on " + clean(l.named)
 	}
@@ -197,7 +216,7 @@ func (l *listing[T]) filter(text string) {
 	needle := strings.ToLower(text)
 	if needle != l.needle {
 		l.needle = needle
-		l.arrange()
+		l.arrange(false)
 	}
 }
 
@@ -211,7 +230,7 @@ func (l *listing[T]) sort(next bool) {
 	} else {
 		l.reverse = !l.reverse
 	}
-	l.arrange()
+	l.arrange(false)
 }
 
 // sorted names the order.

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"io"
+	"strings"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -42,6 +43,7 @@ type page struct {
 type model struct {
 	options Options
 	out     io.Writer // the terminal
+	shell   bool      // someone resumes this process when it is stopped
 	*theme
 
 	width, height int
@@ -65,6 +67,7 @@ type model struct {
 
 	notice      string
 	noticeUntil time.Time
+	news        string // what was said last of a connection that came back
 	rates       rates
 	tally       tally
 
@@ -100,7 +103,7 @@ type (
 )
 
 // Init waits for frames and for the clock.
-func (m *model) Init() tea.Cmd { return tea.Batch(m.awaitFrame, tick) }
+func (m *model) Init() tea.Cmd { return tea.Batch(m.awaitFrame, tick()) }
 
 // awaitFrame waits for the newest frame. It is one at a time: each frame asks for the next.
 func (m *model) awaitFrame() tea.Msg {
@@ -111,8 +114,11 @@ func (m *model) awaitFrame() tea.Msg {
 	return frameMsg(frame)
 }
 
-// tick is the clock of ages and countdowns.
-var tick = tea.Tick(time.Second, func(t time.Time) tea.Msg { return clockMsg(t) })
+// tick waits for the next second of the clock of ages and countdowns. Each wait is a command of its own: bubbletea v1.3.10
+// starts a Tick's timer once, when it makes the command, so that the same one a second time waits for ever.
+func tick() tea.Cmd {
+	return tea.Tick(time.Second, func(t time.Time) tea.Msg { return clockMsg(t) })
+}
 
 // Update takes one message.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -127,13 +133,13 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case clockMsg:
 		m.takeSecond()
 		m.stale = true
-		return m, tick
+		return m, tick()
 	case saidMsg:
 		m.say(string(msg))
 	case tea.KeyMsg:
 		m.stale = true
 		return m, m.press(msg)
-	case endMsg:
+	case endMsg, tea.ResumeMsg:
 	default:
 		return m, nil
 	}
@@ -169,6 +175,7 @@ func (m *model) sayBack(before, now stream.Frame) {
 		text += "; this client had been too slow and was cut, and has a fresh snapshot"
 	}
 	m.say(text)
+	m.news = text
 }
 
 // show makes a frame's state the one that is shown.
@@ -182,17 +189,16 @@ func (m *model) show(f stream.Frame) {
 
 // reload has the view that is shown know the state. The others get to know it when they are shown.
 func (m *model) reload() {
-	if notice := m.view().load(m.state); notice != "" {
-		m.say(notice)
-	}
-	if m.page != nil && m.page.of != "" && m.page.of != m.view().id() {
+	reading := m.page != nil && m.page.of != ""
+	m.tell(m.view().load(m.state, reading))
+	if reading && m.page.of != m.view().id() {
 		m.page = nil // its object is gone, as the notice says
 	}
 }
 
 func (m *model) takeSecond() {
-	if m.frame.State != nil {
-		m.rates.second(m.frame.State)
+	if m.frame.State != nil && m.frame.Phase == stream.Live { // else nothing is known of this second
+		m.rates.second(m.now, m.frame)
 	}
 	if m.notice != "" && !m.now.Before(m.noticeUntil) {
 		m.notice = ""
@@ -204,6 +210,17 @@ const noticeFor = 10 * time.Second
 
 func (m *model) say(notice string) {
 	m.notice, m.noticeUntil = notice, m.now.Add(noticeFor)
+}
+
+// tell says what became of the cursor, if anything. What was just said of the connection stays before it: that is why.
+func (m *model) tell(notice string) {
+	if notice == "" {
+		return
+	}
+	if m.news != "" && strings.HasPrefix(m.notice, m.news) {
+		notice = m.news + "; " + notice
+	}
+	m.say(notice)
 }
 
 func (m *model) tab() *tab  { return m.tabs[m.on] }

@@ -32,23 +32,59 @@ func (m *model) pressOne(k tea.KeyMsg) tea.Cmd {
 		return m.typeKey(k)
 	}
 	does := keyActions[k.String()]
-	if does == quit {
-		return tea.Quit
-	}
-	if m.page != nil {
-		m.pressOnPage(does)
-		return nil
-	}
-	if m.moveCursor(does) {
+	if !m.works(does) {
 		return nil
 	}
 	switch does {
+	case quit:
+		return tea.Quit
+	case suspend:
+		return m.suspend()
+	case copyName:
+		return m.copyName()
+	case pause:
+		m.pause()
 	case nextTab:
 		m.turnTo((m.on + 1) % len(m.tabs))
 	case previousTab:
 		m.turnTo((m.on + len(m.tabs) - 1) % len(m.tabs))
 	case tab1, tab2, tab3, tab4, tab5:
 		m.turnTo(int(does - tab1))
+	default:
+		if m.page != nil {
+			m.pressOnPage(does)
+		} else if !m.moveCursor(does) {
+			m.pressOnView(does)
+		}
+	}
+	return nil
+}
+
+// works tells whether a key does something where the screen is. The footer offers no other keys.
+func (m *model) works(does action) bool {
+	switch does {
+	case back:
+		return m.page != nil || m.view().filtered() != "" || m.tab().opened != nil
+	case find, nextOrder, reverseOrder, wide:
+		return m.page == nil
+	case copyName:
+		return m.page == nil || m.page.of != ""
+	}
+	return does != none
+}
+
+// suspend gives the terminal back to the shell for a while.
+func (m *model) suspend() tea.Cmd {
+	if !m.shell {
+		m.say("there is no shell here to go back to; q quits")
+		return nil
+	}
+	return tea.Suspend
+}
+
+// pressOnView does what a key asks for that is neither everyone's nor the cursor's.
+func (m *model) pressOnView(does action) {
+	switch does {
 	case enter:
 		m.open()
 	case inform:
@@ -62,14 +98,9 @@ func (m *model) pressOne(k tea.KeyMsg) tea.Cmd {
 		m.say("sorted by " + m.view().sorted())
 	case wide:
 		m.wide = !m.wide
-	case pause:
-		m.pause()
-	case copyName:
-		return m.copyName()
 	case help:
 		m.page = &page{}
 	}
-	return nil
 }
 
 // moveCursor tells whether the action was one of the cursor's.
@@ -108,15 +139,30 @@ func (m *model) pressOnPage(does action) {
 		m.page.top = 0
 	case toLast:
 		m.page.top = len(m.pageLines())
-	case back, enter, inform, help:
-		m.page = nil
+	case back, enter, inform:
+		m.closePage()
+	case help:
+		helps := m.page.of == ""
+		m.closePage()
+		if !helps {
+			m.page = &page{}
+		}
 	}
 	if m.page != nil {
 		m.page.top = max(0, min(m.page.top, len(m.pageLines())-m.pageRows()))
 	}
 }
 
+// closePage goes back to the view. What was kept for the page there goes its way again.
+func (m *model) closePage() {
+	m.page = nil
+	m.tell(m.view().release())
+}
+
 func (m *model) turnTo(tab int) {
+	if m.page != nil {
+		m.closePage()
+	}
 	m.on = tab
 	m.reload()
 }
@@ -135,6 +181,7 @@ func (m *model) open() {
 
 func (m *model) inform() {
 	if id := m.view().id(); id != "" {
+		m.view().move(0) // a person is at this object now, so that the cursor waits for no other
 		m.page = &page{of: id}
 	}
 }
@@ -167,6 +214,8 @@ func (m *model) typeKey(k tea.KeyMsg) tea.Cmd {
 	switch k.Type {
 	case tea.KeyCtrlC:
 		return tea.Quit
+	case tea.KeyCtrlZ:
+		return m.suspend()
 	case tea.KeyEnter:
 		m.typing = false
 	case tea.KeyEsc:

@@ -3,6 +3,7 @@ package tui
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,8 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/stream"
 )
 
-// many is a state with 30 rows in each view; those of Going are n00, n01, … by deadline, and of n00 there are 30 pods.
+// many is a state with 30 rows in each view; those of Going are n00, n01, … by deadline, and of n00 there are 30
+// pods, in Standing too.
 func many() *stream.State {
 	s := serverState()
 	s.Pods = map[string][]*stream.Pod{}
@@ -26,12 +28,15 @@ func many() *stream.State {
 		s.Standing = append(s.Standing, &stream.Standing{Node: name, CapacityType: spot, Verdicts: map[string]int{lost: 1},
 			Pods: []*stream.StandingPod{{Namespace: "shop", Name: "a-" + name, Verdict: lost}, {Namespace: "shop", Name: "b-" + name, Verdict: lost}}})
 	}
+	for i := range 28 {
+		s.Standing[0].Pods = append(s.Standing[0].Pods, &stream.StandingPod{Namespace: "shop", Name: fmt.Sprintf("c-n%02d", i), Verdict: lost})
+	}
 	return s
 }
 
 // views are the keys that lead to each view of many.
 var views = map[string][]string{
-	"going": {"1"}, "pods": {"1", "enter"}, "coming": {"2"}, "queue": {"3"}, "log": {"4"}, "standing": {"5"},
+	"going": {"1"}, "pods": {"1", "enter"}, "coming": {"2"}, "queue": {"3"}, "log": {"4"}, "standing": {"5"}, "standing pods": {"5", "enter"},
 }
 
 // Every key does the same in every view. A screen of 80x24 has 17 rows, 16 with the summary of the queue.
@@ -148,6 +153,15 @@ func TestKeysOfSingleViews(t *testing.T) {
 		"help closes":                  {[]string{"?", "esc"}, "» ! committed  n00"},
 		"paused":                       {[]string{"p"}, "= paused"},
 		"copied":                       {[]string{"j", "y"}, "sent to the terminal's clipboard: n01"},
+		"copied of a standing pod":     {[]string{"5", "enter", "j", "y"}, "clipboard: shop/b-n00"},
+		"sorted standing pods":         {[]string{"5", "enter", "s"}, "sorted by name"},
+		"reversed standing pods":       {[]string{"5", "enter", "s", "S", "g"}, "» ! Lost          shop/c-n27"},
+		"a standing pod":               {[]string{"5", "enter", "enter"}, "  pod shop/a-n00"},
+		"back from a standing pod":     {[]string{"5", "enter", "j", "enter", "esc"}, "» ! Lost          shop/b-n00"},
+		"inform on a standing node":    {[]string{"5", "i"}, "  node n00"},
+		"standing pods with a text":    {[]string{"5", "enter", "/", "c", "-", "enter"}, "/c-  1 of 28 (30)"},
+		"standing pods stay opened":    {[]string{"5", "enter", "tab", "5"}, "» n00"},
+		"keys of the queue's order":    {[]string{"3", "s"}, "sorted by queue order"},
 		"copied of a key":              {[]string{"3", "y"}, "sent to the terminal's clipboard: node n00"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -158,6 +172,122 @@ func TestKeysOfSingleViews(t *testing.T) {
 			fits(t, s.View(), 80, 24)
 		})
 	}
+}
+
+// pages are the keys that lead to each kind of page, what stands on it, and the name that y copies there.
+var pages = map[string]struct {
+	way         []string
+	shows, name string
+	tab         int
+}{
+	"node":          {[]string{"1", "j", "i"}, "  node n01", "n01", 1},
+	"pod":           {[]string{"1", "enter", "enter"}, "  pod shop/p-n00", "shop/p-n00", 1},
+	"coming":        {[]string{"2", "enter"}, "  node c-n00", "c-n00", 2},
+	"key":           {[]string{"3", "enter"}, "  key node n00", "node n00", 3},
+	"decision":      {[]string{"4", "enter"}, "  decision on shop/p-n29", "shop/p-n29", 4},
+	"standing node": {[]string{"5", "i"}, "  node n00", "n00", 5},
+	"standing pod":  {[]string{"5", "enter", "enter"}, "  pod shop/a-n00", "shop/a-n00", 5},
+	"help":          {[]string{"?"}, "up one row", "", 1},
+}
+
+func TestKeysOnPages(t *testing.T) {
+	const stays, closes, helps = "stays", "closes", "helps"
+	turnTo := func(tab int) string { return "[" + number(tab) + " " }
+	for page, p := range pages {
+		for key, want := range map[string]string{
+			"up": stays, "k": stays, "down": stays, "j": stays, "pgup": stays, "pgdown": stays, "g": stays, "home": stays, "G": stays, "end": stays,
+			"s": stays, "S": stays, "w": stays, "/": stays, "Z": stays, "p": "= paused", " ": "= paused", "y": "clipboard: " + p.name,
+			"esc": closes, "enter": closes, "i": closes, "?": helps,
+			"1": turnTo(1), "2": turnTo(2), "3": turnTo(3), "4": turnTo(4), "5": turnTo(5),
+			"tab": turnTo(p.tab%5 + 1), "right": turnTo(p.tab%5 + 1), "l": turnTo(p.tab%5 + 1),
+			"shift+tab": turnTo((p.tab+3)%5 + 1), "left": turnTo((p.tab+3)%5 + 1), "h": turnTo((p.tab+3)%5 + 1),
+		} {
+			t.Run(page+"/"+key, func(t *testing.T) {
+				s := newStage(80, 60)
+				s.live(many())
+				s.press(p.way...)
+				s.shows(t, p.shows)
+				before := s.text()
+				s.press(key)
+				switch {
+				case want == stays || key == "y" && p.name == "":
+					if got := s.text(); got != before {
+						t.Errorf("the screen changed:\n%s", got)
+					}
+				case want == helps && page != "help":
+					s.shows(t, "up one row")
+				case want == helps || want == closes || strings.HasPrefix(want, "["):
+					if s.page != nil {
+						t.Errorf("the page is there still:\n%s", s.text())
+					}
+					if strings.HasPrefix(want, "[") {
+						s.shows(t, want)
+					}
+				default:
+					s.shows(t, want)
+					s.shows(t, p.shows)
+				}
+				fits(t, s.View(), 80, 60)
+			})
+		}
+	}
+}
+
+// The last line offers a key if and only if it does something there.
+func TestFooterOffersWhatWorks(t *testing.T) {
+	ways := map[string][]string{"filtered": {"1", "/", "n", "enter"}}
+	for name, way := range views {
+		ways["view of "+name] = way
+	}
+	for name, p := range pages {
+		ways["page of "+name] = p.way
+	}
+	for name, way := range ways {
+		for _, group := range keymap {
+			for _, b := range group.bindings {
+				if b.footer == 0 {
+					continue
+				}
+				s := newStage(200, 24)
+				s.live(many())
+				s.press(way...)
+				before, page := s.text(), s.page
+				key, _, _ := strings.Cut(b.Help().Key, ",")
+				offered := strings.Contains(s.footer(), key+" "+footerWord(b))
+				_, cmd := s.Update(keyMsg(b.Keys()[0]))
+				works := cmd != nil || s.text() != before
+				if page != nil && (b.action == enter || b.action == help && page.of == "") {
+					works = false // it goes back, as the last line says of esc
+				}
+				if offered != works {
+					t.Errorf("%s: %s is offered: %t, works: %t:\n%s", name, key, offered, works, before)
+				}
+			}
+		}
+	}
+}
+
+// ctrl+z stops the program everywhere, where there is a shell that makes it go on.
+func TestSuspend(t *testing.T) {
+	for _, keys := range [][]string{nil, {"?"}, {"enter", "i"}, {"/", "n"}} {
+		s := newStage(80, 24)
+		s.live(many())
+		s.press(keys...)
+		_, cmd := s.Update(keyMsg("ctrl+z"))
+		if cmd == nil {
+			t.Fatalf("after %q nothing is suspended", keys)
+		}
+		if _, ok := cmd().(tea.SuspendMsg); !ok {
+			t.Errorf("after %q nothing is suspended", keys)
+		}
+	}
+	s := newStage(80, 24)
+	s.shell = false
+	s.live(many())
+	if _, cmd := s.Update(keyMsg("ctrl+z")); cmd != nil {
+		t.Error("the program is stopped where nobody makes it go on")
+	}
+	s.shows(t, "there is no shell here to go back to")
 }
 
 // Each key of the table does something that can be seen, but for moves that have nowhere to go.

@@ -95,11 +95,17 @@ func (s *screenTerminal) press(t testing.TB, keys string) {
 // await waits until the UI has written the text since the last press.
 func (s *screenTerminal) await(t testing.TB, text string) {
 	t.Helper()
+	s.awaitThat(t, fmt.Sprintf("%q", text), func(written string) bool { return strings.Contains(written, text) })
+}
+
+// awaitThat waits until what the UI has written since the last press is as it should be.
+func (s *screenTerminal) awaitThat(t testing.TB, what string, is func(written string) bool) {
+	t.Helper()
 	patience := time.NewTimer(time.Minute)
 	defer patience.Stop()
 	for {
 		s.mu.Lock()
-		there := strings.Contains(s.written.String(), text)
+		there := is(s.written.String())
 		s.mu.Unlock()
 		if there {
 			return
@@ -110,7 +116,7 @@ func (s *screenTerminal) await(t testing.TB, text string) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			last := s.written.String()
-			t.Fatalf("the terminal does not show %q; the last it was sent is %q", text, last[max(0, len(last)-2000):])
+			t.Fatalf("the terminal does not show %s; the last it was sent is %q", what, last[max(0, len(last)-2000):])
 		}
 	}
 }

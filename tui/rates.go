@@ -1,50 +1,52 @@
 package tui
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/stream"
 )
 
 const (
-	// ratesOver is how many seconds a rate is taken over.
-	ratesOver = 10
+	// ratesOver is what a rate is taken over.
+	ratesOver = 10 * time.Second
 	// sparkLength is how many seconds of depth are drawn.
 	sparkLength = 20
 )
 
-// A sample is the queue's totals at a moment of the controller's clock.
+// A sample is the queue's totals at a moment, by both clocks: the controller's says what a rate is, and runs fast in a
+// recording that is played fast; this machine's says how long a person waited.
 type sample struct {
-	at     time.Time
-	totals stream.Totals
+	at, seen time.Time
+	totals   stream.Totals
 }
 
 // rates remembers what the queue did lately. It belongs to the model.
 type rates struct {
 	boot    string
-	samples []sample // the oldest first, no two within a second
+	samples []sample // one each second, the oldest first
 	depths  []int    // the highest in each second
 	now     int      // the highest in this one
 }
 
-// take takes the totals of a state.
+// take takes the depth of a state.
 func (r *rates) take(s *stream.State) {
 	if s.Server.Boot != r.boot {
 		*r = rates{boot: s.Server.Boot}
 	}
 	r.now = max(r.now, s.Queue.Depth)
-	n := len(r.samples)
-	if n > 0 && s.Time.Sub(r.samples[n-1].at) < time.Second {
-		return
-	}
-	r.samples = append(r.samples, sample{s.Time, s.Queue})
-	if len(r.samples) > ratesOver+1 {
-		r.samples = r.samples[1:]
-	}
 }
 
-// second ends one second of depths.
-func (r *rates) second(s *stream.State) {
+// second ends a second in which the connection was there. An idle queue sends nothing, and that is news too: each second is
+// a sample, whether anything came or not.
+func (r *rates) second(now time.Time, f stream.Frame) {
+	s := f.State
+	at := s.Time.Add(max(0, now.Sub(f.Received)))
+	if n := len(r.samples); n == 0 || at.After(r.samples[n-1].at) {
+		r.samples = append(r.samples, sample{at, now, s.Queue})
+	}
+	const late = time.Second / 2 // of a clock that does not tick exactly
+	r.samples = slices.DeleteFunc(r.samples, func(s sample) bool { return now.Sub(s.seen) > ratesOver+late })
 	r.depths = append(r.depths, r.now)
 	if len(r.depths) > sparkLength {
 		r.depths = r.depths[1:]

@@ -64,7 +64,7 @@ func Run(ctx context.Context, o Options) error {
 	out := &terminal{File: file}
 	profile := termenv.NewOutput(file).EnvColorProfile() // NO_COLOR, CLICOLOR and TERM, as others read them
 	m := newModel(o, newTheme(profile, o.ASCII))
-	m.out = out
+	m.out, m.shell = out, shellWaits()
 	return run(ctx, m, tea.WithInput(o.In), tea.WithOutput(out), tea.WithAltScreen())
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -92,6 +93,48 @@ func TestRunWithoutATerminal(t *testing.T) {
 		var hinted interface{ Hint() string }
 		if err := Run(t.Context(), o); !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), "stream --once") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The clock goes on by itself: nothing comes, and the age is shown anew each second.
+func TestClockGoesOn(t *testing.T) {
+	s := newTerminal(t, 80, 24)
+	wait := runOn(t.Context(), s, make(chan stream.Frame))
+	shown := map[string]bool{}
+	s.awaitThat(t, "three ages", func(written string) bool {
+		for _, age := range regexp.MustCompile(`connecting for \d+s`).FindAllString(written, -1) {
+			shown[age] = true
+		}
+		return len(shown) >= 3
+	})
+	s.press(t, "q")
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// NO_COLOR in the program's environment is obeyed.
+func TestNoColor(t *testing.T) {
+	colour := regexp.MustCompile(`\x1b\[[0-9;]*[34]8[;:]`)
+	for value, want := range map[string]bool{"": true, "1": false} {
+		t.Setenv("NO_COLOR", value)
+		t.Setenv("TERM", "xterm-256color")
+		t.Setenv("CI", "") // where it is set, no output is taken for a terminal's
+		s := newTerminal(t, 80, 24)
+		frames := make(chan stream.Frame, 1)
+		frames <- stream.Frame{State: many(), Phase: stream.Live, Since: time.Now(), Received: time.Now()}
+		wait := runOn(t.Context(), s, frames)
+		s.await(t, "n05")
+		s.mu.Lock()
+		got := colour.MatchString(s.written.String())
+		s.mu.Unlock()
+		if got != want {
+			t.Errorf("with NO_COLOR=%q there are colours: %t", value, got)
+		}
+		s.press(t, "q")
+		if err := wait(); err != nil {
+			t.Error(err)
 		}
 	}
 }

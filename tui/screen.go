@@ -33,7 +33,7 @@ func (m *model) drawScreen() string {
 	lines = append(lines, m.drawBody(l)...)
 	lines = append(lines, m.footer())
 	for i, line := range lines {
-		lines[i] = ansi.Truncate(line, m.width, "")
+		lines[i] = ansi.Truncate(m.speak(line), m.width, "")
 	}
 	return strings.Join(lines, "\n")
 }
@@ -111,13 +111,22 @@ func (m *model) footer() string {
 	segments := m.whereabouts()
 	for _, group := range keymap {
 		for _, b := range group.bindings {
-			if b.footer > 0 {
+			if b.footer > 0 && m.offers(b.action) {
 				key, _, _ := strings.Cut(b.Help().Key, ",")
-				segments = append(segments, segment{key + " " + footerWord(b), quiet, b.footer})
+				segments = append(segments, segment{text: key + " " + footerWord(b), as: quiet, rank: b.footer})
 			}
 		}
 	}
 	return m.join(segments)
+}
+
+// offers tells whether the footer has a key: one that works here and does what its word says. On a page enter and, in the
+// help, ? go back; esc says so.
+func (m *model) offers(does action) bool {
+	if m.page != nil && (does == enter || does == help && m.page.of == "") {
+		return false
+	}
+	return m.works(does)
 }
 
 // whereabouts says where in the table or the page the screen is.
@@ -127,7 +136,7 @@ func (m *model) whereabouts() []segment {
 		if all <= rows {
 			return nil
 		}
-		return []segment{{"lines " + number(m.page.top+1) + "-" + number(min(all, m.page.top+rows)) + " of " + number(all), strong, 0}}
+		return []segment{{text: "lines " + number(m.page.top+1) + "-" + number(min(all, m.page.top+rows)) + " of " + number(all), as: strong}}
 	}
 	if m.state == nil {
 		return nil
@@ -137,9 +146,9 @@ func (m *model) whereabouts() []segment {
 	if needle := m.view().filtered(); needle != "" {
 		text = "/" + cut(clean(needle), 20, m.tail) + "  " + text + " (" + number(all) + ")"
 	}
-	segments := []segment{{text, strong, 0}, {"by " + m.view().sorted(), plain, 1}}
+	segments := []segment{{text: text, as: strong}, {text: "by " + m.view().sorted(), rank: 1}}
 	if left := m.state.Left[m.tab().left]; left > 0 && m.tab().opened == nil {
-		segments = append(segments, segment{"and " + number(left) + " that are not sent", watch, 0})
+		segments = append(segments, segment{text: "and " + number(left) + " that are not sent", as: watch})
 	}
 	return segments
 }

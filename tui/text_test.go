@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +15,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/muesli/termenv"
 	"k8s.io/klog/v2"
+
+	"github.com/rollcall-dev/rollcall/internal/stream"
 )
 
 // styled are the sequences that the theme itself writes: attributes and colours.
@@ -158,6 +162,47 @@ func TestTheme(t *testing.T) {
 	}
 }
 
+// --ascii is ASCII whatever the data is, and the columns stay where they were.
+func TestASCIIWithOtherData(t *testing.T) {
+	state := oneNode()
+	for i, name := range []string{"日本語のノード", "für-née", "\U0001f1e9\U0001f1ea", "한국", "ﬀ", "☁"} {
+		state.Going = append(state.Going, &stream.GoingNode{Name: name, State: committed, Cause: "原因 é", Since: ago(time.Duration(i) * time.Second), Pods: 4321})
+		state.Keys = append(state.Keys, &stream.Key{ID: "node " + name, LastError: "größer " + name})
+		state.Pods[name] = []*stream.Pod{{UID: name, Namespace: name, Name: name, Verdict: lost, Message: name}}
+	}
+	state.Server.Identity = "größe-日本"
+	for _, size := range sizes {
+		for name, keys := range pictures {
+			s, wide := newStage(size[0], size[1]), newStage(size[0], size[1])
+			s.theme = newTheme(termenv.Ascii, true)
+			for _, one := range []*stage{s, wide} {
+				one.options.Context = "日本"
+				one.live(state)
+				one.press(append(keys, "j")...)
+				one.wait(time.Second)
+			}
+			if !isPlain(strings.ReplaceAll(s.View(), "\n", "")) {
+				t.Errorf("%s: --ascii has other characters:\n%s", name, s.View())
+			}
+			fits(t, s.View(), size[0], size[1])
+			other := strings.Split(wide.text(), "\n")
+			for i, line := range strings.Split(s.text(), "\n") {
+				if got, want := widthOf(line), widthOf(other[i]); got != want {
+					t.Errorf("%s: a line has %d cells, and with all characters %d:\n%s\n%s", name, got, want, line, other[i])
+				}
+			}
+		}
+	}
+	s := newStage(80, 24)
+	s.theme = newTheme(termenv.TrueColor, true)
+	s.live(state)
+	s.shows(t, "??????????????") // two for each wide one
+	s.press("/", "é")
+	if s.View(); s.typed != "é" {
+		t.Errorf("what is typed became %q", s.typed)
+	}
+}
+
 // cheatsheet returns the key table as a table in Markdown, for docs/ui.md.
 func cheatsheet() string {
 	var b strings.Builder
@@ -199,16 +244,19 @@ func TestQuiet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stderr := os.Stderr
+	stdin, stderr := os.Stdin, os.Stderr
 	restore := Quiet(file)
+	if n, err := os.Stdin.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) || os.Stdin == stdin {
+		t.Errorf("a plugin reads %d bytes (%v) of what is typed for the UI", n, err)
+	}
 	klog.Error("reflector: failed to list")
 	if _, err := os.Stderr.WriteString("plugin: log in first\n"); err != nil {
 		t.Fatal(err)
 	}
 	klog.Flush()
 	restore()
-	if os.Stderr != stderr {
-		t.Error("standard error is not given back")
+	if os.Stdin != stdin || os.Stderr != stderr {
+		t.Error("standard input or error is not given back")
 	}
 	text, err := os.ReadFile(file.Name())
 	if err != nil || !strings.Contains(string(text), "failed to list") || !strings.Contains(string(text), "log in first") {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/charmbracelet/lipgloss"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/muesli/termenv"
 )
 
@@ -29,6 +30,7 @@ type theme struct {
 	tail   string // of a text that was cut
 	mark   string // of the cursor's row
 	sparks []string
+	ascii  bool // the terminal has no other characters
 }
 
 // A brush is what stands round a text to give it a tone; nothing where the terminal has no such thing.
@@ -46,6 +48,7 @@ func newTheme(profile termenv.Profile, ascii bool) *theme {
 	r.SetColorProfile(profile)
 	r.SetHasDarkBackground(true) // never asked for: the palette does for both
 	t := &theme{tail: "…", mark: "»", sparks: []string{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}}
+	t.ascii = ascii
 	if ascii {
 		t.tail, t.mark, t.sparks = "~", ">", []string{"_", ".", "-", "=", "+", "*", "#", "@"}
 	}
@@ -65,6 +68,25 @@ func (t *theme) paint(as tone, text string) string {
 		return text
 	}
 	return t.styles[as].before + text + t.styles[as].after
+}
+
+// speak writes a line of the screen in the terminal's characters. Where those are ASCII, every other one is as many question
+// marks as it has cells, so that the columns stay. It is the last step: what is copied keeps its characters.
+func (t *theme) speak(line string) string {
+	if !t.ascii || !strings.ContainsFunc(line, func(r rune) bool { return r > '~' }) {
+		return line
+	}
+	var b strings.Builder
+	for len(line) > 0 {
+		cluster, width := ansi.FirstGraphemeCluster(line, ansi.GraphemeWidth)
+		if strings.ContainsFunc(cluster, func(r rune) bool { return r > '~' }) {
+			b.WriteString(strings.Repeat("?", width))
+		} else {
+			b.WriteString(cluster)
+		}
+		line = line[len(cluster):]
+	}
+	return b.String()
 }
 
 // spark draws numbers, the highest at full height.

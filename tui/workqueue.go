@@ -14,11 +14,12 @@ func newWorkqueue() *listing[*stream.Key] {
 		name:  func(k *stream.Key) string { return k.ID },
 		rows:  func(s *stream.State) []*stream.Key { return s.Keys },
 		empty: "the queue has seen no key yet",
-		text:  func(k *stream.Key) string { return lower(k.ID, string(k.State), k.LastError) },
+		text:  func(k *stream.Key) string { return lower(k.ID, string(k.State), k.Class, k.LastError) },
 		orders: []order[*stream.Key]{
 			{"state", func(a, b *stream.Key) int {
 				return cmp.Or(cmp.Compare(keyRank(a), keyRank(b)), a.Since.Compare(b.Since))
 			}},
+			{"queue order", byTurn},
 			{"tries", func(a, b *stream.Key) int { return cmp.Compare(b.Started, a.Started) }},
 			{"failures", func(a, b *stream.Key) int {
 				return cmp.Or(cmp.Compare(b.Failures, a.Failures), cmp.Compare(b.Failed, a.Failed))
@@ -46,6 +47,32 @@ func keyRank(k *stream.Key) int {
 		return 3
 	}
 	return 4
+}
+
+// byTurn is the order in which queued keys are taken, but for every eighth (internal/queue/order.go): by class, by the next
+// possible kill, by arrival. Keys that are not queued have no turn and come last.
+func byTurn(a, b *stream.Key) int {
+	class := func(k *stream.Key) int {
+		switch {
+		case k.State != stream.Queued:
+			return 3
+		case k.Class == committed:
+			return 0
+		case k.Class == pending:
+			return 1
+		}
+		return 2
+	}
+	kill := func(k *stream.Key) time.Time {
+		switch {
+		case k.Class != committed:
+			return time.Time{}
+		case k.Kill.IsZero(): // it may happen now: since the key is queued
+			return k.Since
+		}
+		return k.Kill
+	}
+	return cmp.Or(cmp.Compare(class(a), class(b)), kill(a).Compare(kill(b)), a.Since.Compare(b.Since))
 }
 
 // byLaterIfNever compares times, of which a zero one is never.
@@ -94,10 +121,18 @@ func keyColumns() []column[*stream.Key] {
 			}
 			return cell{k.LastError, alarm}
 		}},
-		{"NEXT KILL", fixed(ample, 10), false, func(k key, m moment) cell { return cell{countdown(m.now, k.Kill), plain} }},
+		{"NEXT KILL", fixed(ample, 10), false, func(k key, m moment) cell { return cell{nextKill(k, m.now), plain} }},
 		{"IN ROW", fixed(ample, 6), true, func(k key, _ moment) cell { return counted(k.Failures, watch) }},
 		{"ADDED", fixed(ample, 7), true, func(k key, _ moment) cell { return counted(int(k.Added), plain) }},
 	}
+}
+
+// nextKill is when a pod behind the key may be killed next. Where a node goes and its deadline is not known, that is now.
+func nextKill(k *stream.Key, now time.Time) string {
+	if k.Class == committed && k.Kill.IsZero() {
+		return "now"
+	}
+	return countdown(now, k.Kill)
 }
 
 // nextTry is when a key that backs off or waits is looked at again, about.
@@ -147,9 +182,13 @@ func keyDetail(k *stream.Key, m moment) string {
 }
 
 func keyFields(k *stream.Key, m moment) []field {
+	kill := stamp(m.now, k.Kill)
+	if kill == "" && k.Class == committed {
+		kill = "now, for all that is known"
+	}
 	return []field{
-		{"kind", k.Kind}, {"state", string(k.State)}, {"since", stamp(m.now, k.Since)}, {"next try, about", stamp(m.now, k.Until)},
-		{"next possible kill", stamp(m.now, k.Kill)}, {"asked for again", yes(k.Again)},
+		{"kind", k.Kind}, {"class", k.Class}, {"state", string(k.State)}, {"since", stamp(m.now, k.Since)}, {"next try, about", stamp(m.now, k.Until)},
+		{"next possible kill", kill}, {"asked for again", yes(k.Again)},
 		{"asked for", number(k.Added)}, {"while queued", number(k.DedupedQueued)}, {"while running", number(k.DedupedRun)},
 		{"runs", number(k.Started)}, {"failed runs", number(k.Failed)}, {"failed in a row", number(k.Failures)},
 		{"last run took", took(k.LastDuration)}, {"last error", k.LastError},
