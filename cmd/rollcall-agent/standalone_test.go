@@ -113,14 +113,16 @@ func TestStandaloneRegistration(t *testing.T) {
 	l := newLab(t, livecluster.Node{Name: "karpenters", Labels: map[string]string{"karpenter.sh/nodepool": "default"}})
 	l.agent("--standalone", "--held-warning=1s")
 	l.condition(corev1.ConditionFalse, readiness.AwaitingRegistration)
-	eventually(t, "an Event says that the node is held", func() (bool, string) {
-		events, err := l.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=karpenters,reason=StaticPodsNotMirrored"})
-		return err == nil && len(events.Items) == 1 && strings.Contains(events.Items[0].Message, readiness.AwaitingRegistration), fmt.Sprint(err)
-	})
 	// It registered without the taint: nothing held it, and that is said too.
 	eventually(t, "an Event says that nothing held the node", func() (bool, string) {
 		events, err := l.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=karpenters,reason=" + agent.NoReadinessTaint})
 		return err == nil && len(events.Items) == 1 && strings.Contains(events.Items[0].Message, readiness.TaintKey), fmt.Sprint(err)
+	})
+	// Somebody gives it the taint: now it is held.
+	l.patch(`{"spec":{"taints":[{"key":"`+readiness.TaintKey+`","effect":"NoSchedule"}]}}`)
+	eventually(t, "an Event says that the node is held", func() (bool, string) {
+		events, err := l.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=karpenters,reason=StaticPodsNotMirrored"})
+		return err == nil && len(events.Items) == 1 && strings.Contains(events.Items[0].Message, readiness.AwaitingRegistration), fmt.Sprint(err)
 	})
 	l.patch(`{"metadata":{"labels":{"karpenter.sh/registered":"true"}}}`)
 	l.condition(corev1.ConditionTrue, readiness.NoStaticPods)
