@@ -119,7 +119,7 @@ func TestStandaloneRegistration(t *testing.T) {
 		return err == nil && len(events.Items) == 1 && strings.Contains(events.Items[0].Message, readiness.TaintKey), fmt.Sprint(err)
 	})
 	// Somebody gives it the taint: now it is held.
-	l.patch(`{"spec":{"taints":[{"key":"`+readiness.TaintKey+`","effect":"NoSchedule"}]}}`)
+	l.patch(`{"spec":{"taints":[{"key":"` + readiness.TaintKey + `","effect":"NoSchedule"}]}}`)
 	eventually(t, "an Event says that the node is held", func() (bool, string) {
 		events, err := l.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=karpenters,reason=StaticPodsNotMirrored"})
 		return err == nil && len(events.Items) == 1 && strings.Contains(events.Items[0].Message, readiness.AwaitingRegistration), fmt.Sprint(err)
