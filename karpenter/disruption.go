@@ -165,8 +165,8 @@ func (d Disruption) drainedByKarpenter(node *corev1.Node) bool {
 	return false
 }
 
-// isStale tells whether cluster-autoscaler forgot the taint. A value that is no unix time has no age and still counts:
-// a warning too many is better than one too few.
+// isStale tells whether cluster-autoscaler forgot the taint. A value that is no plausible unix time has no age
+// and still counts: a warning too many is better than one too few.
 func isStale(taint corev1.Taint, node *corev1.Node, now time.Time) bool {
 	if taint.Key != ToBeDeletedTaint || node.DeletionTimestamp != nil || !isReady(node) {
 		return false
@@ -175,9 +175,19 @@ func isStale(taint corev1.Taint, node *corev1.Node, now time.Time) bool {
 	return ok && now.Sub(added) > staleAfter
 }
 
+// The unix times that a taint's value may plausibly be: from Kubernetes' first release on, and far below what the same time
+// is in milliseconds, whose year would have five digits and would not fit into JSON.
+const (
+	earliestValue = 1402185600 // 2014-06-08
+	latestValue   = 4102444800 // 2100-01-01
+)
+
 func unixValue(taint corev1.Taint) (time.Time, bool) {
 	seconds, err := strconv.ParseInt(taint.Value, 10, 64)
-	return time.Unix(seconds, 0), err == nil
+	if err != nil || seconds < earliestValue || seconds > latestValue {
+		return time.Time{}, false
+	}
+	return time.Unix(seconds, 0), true
 }
 
 // staleIn is the time until a taint of the node becomes stale; false where none will by the passing of time alone.

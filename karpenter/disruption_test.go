@@ -1,6 +1,7 @@
 package karpenter
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -84,6 +85,8 @@ func TestDisruptState(t *testing.T) {
 		"autoscaler, exactly 15 minutes":       {taints: []string{"ToBeDeletedByClusterAutoscaler=1796125500:NoSchedule"}, state: Committed, cause: ToBeDeletedTaint},
 		"autoscaler, from the future":          {taints: []string{"ToBeDeletedByClusterAutoscaler=1896125500:NoSchedule"}, state: Committed, cause: ToBeDeletedTaint},
 		"autoscaler, value is no time":         {taints: []string{"ToBeDeletedByClusterAutoscaler=soon:NoSchedule"}, state: Committed, cause: ToBeDeletedTaint},
+		"autoscaler, milliseconds":             {taints: []string{"ToBeDeletedByClusterAutoscaler=1796126280000:NoSchedule"}, state: Committed, cause: ToBeDeletedTaint},
+		"autoscaler, before there was any":     {taints: []string{"ToBeDeletedByClusterAutoscaler=1:NoSchedule"}, state: Committed, cause: ToBeDeletedTaint},
 		"autoscaler, no value":                 {taints: []string{"ToBeDeletedByClusterAutoscaler:NoSchedule"}, state: Committed, cause: ToBeDeletedTaint},
 		"stale beside a pending taint":         {taints: []string{old, "decommission-pending:NoSchedule"}, state: Pending, cause: "decommission-pending", stale: true},
 		"stale beside a committed taint":       {taints: []string{old, "spot-interruption:NoSchedule"}, state: Committed, cause: "spot-interruption", stale: true},
@@ -115,6 +118,9 @@ func TestDisruptState(t *testing.T) {
 			d := config.Disrupt(node, tc.claim, now)
 			if d.State != tc.state || d.Cause != tc.cause || d.Stale != tc.stale {
 				t.Errorf("got %s %q stale=%v, want %s %q stale=%v", d.State, d.Cause, d.Stale, tc.state, tc.cause, tc.stale)
+			}
+			if _, err := json.Marshal(d); err != nil {
+				t.Errorf("no JSON can be made of it: %v", err)
 			}
 		})
 	}
@@ -177,6 +183,8 @@ func TestDisruptTimes(t *testing.T) {
 		"first seen does not replace":    {taint: "spot-interruption:NoSchedule", timeAdded: added, seen: now, since: added, deadline: added.Add(2 * time.Minute)},
 		"nothing known":                  {taint: "spot-interruption:NoSchedule"},
 		"autoscaler's value":             {taint: "ToBeDeletedByClusterAutoscaler=1796126280:NoSchedule", fields: []metav1.ManagedFieldsEntry{owns(taints, now)}, since: now.Add(-2 * time.Minute)},
+		"autoscaler's value in milliseconds": {taint: "ToBeDeletedByClusterAutoscaler=1796126280000:NoSchedule",
+			fields: []metav1.ManagedFieldsEntry{owns(taints, added)}, since: added, estimated: true},
 		"claim":                          {claim: aClaim("2026-12-01T12:04:50Z", added), since: added, deadline: now.Add(290 * time.Second)},
 		"claim in another zone":          {claim: aClaim("2026-12-01T13:04:50+01:00", added), since: added, deadline: now.Add(290 * time.Second)},
 		"claim with a broken annotation": {claim: aClaim("soon", added), since: added},

@@ -24,6 +24,7 @@ import (
 
 const checkLong = `What would become of the pods of a node if it went now, the machine and all: who is lost for good, who finds no place,
 who comes back. All nodes that are marked for disruption go together; a node that is not is asked about as if it went too.
+A node that the cluster does not have any more, but that pods are still bound to, counts as deleted, and is reported too.
 
 With -f nothing is asked of a cluster: nodes, pods, their owners, volumes, NodeClaims and NodePools are taken from the files,
 and all nodes in them are reported unless named, selected or disrupted ones are asked for. An owner of a kind of which the
@@ -239,7 +240,7 @@ func (o *checkOptions) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 		return err
 	}
 	o.notify(inv, stderr)
-	if len(inv.Nodes()) == 0 {
+	if len(inv.Nodes())+len(inv.Vanished()) == 0 {
 		return o.noNodes()
 	}
 	o.question.Nodes, err = o.selection.Select(inv, o.question)

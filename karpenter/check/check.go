@@ -96,13 +96,13 @@ func (f Filter) lets(namespace string, verdict fate.Verdict) bool {
 		(len(f.Verdicts) == 0 || slices.Contains(f.Verdicts, verdict))
 }
 
-// Ask answers the question. All disrupted nodes go together; a node that is not disrupted is asked about as if it went
-// too. The nodes come in the order of urgency: committed by deadline, where an unknown one counts as now, then pending, then
-// the rest, and by name.
+// Ask answers the question. All disrupted nodes go together, with those that the cluster has lost already; a node that is
+// not disrupted is asked about as if it went too. The nodes come in the order of urgency: committed by deadline, where an
+// unknown one counts as now, then pending, then the rest, and by name.
 func Ask(inv *inventory.Inventory, q Question) *Report {
 	going := make([]fate.Departure, 0)
 	disruptions := map[string]karpenter.Disruption{}
-	for _, node := range inv.Nodes() {
+	for _, node := range slices.Concat(inv.Nodes(), inv.Vanished()) {
 		d := disruption(inv, q, node)
 		disruptions[node.Name] = d
 		if d.State != karpenter.None {
@@ -126,8 +126,12 @@ func Ask(inv *inventory.Inventory, q Question) *Report {
 	return report
 }
 
-// disruption is the node's state. A signal that nothing dates is seen now for the first time (DESIGN.md section 2).
+// disruption is the node's state. A signal that nothing dates is seen now for the first time (DESIGN.md section 2), and so
+// is the end of a node that the cluster does not have any more: its pods go when the garbage collector finds them.
 func disruption(inv *inventory.Inventory, q Question, node *corev1.Node) karpenter.Disruption {
+	if inv.Node(node.Name) == nil {
+		return karpenter.Disruption{State: karpenter.Committed, Cause: karpenter.NodeDeleted}.FirstSeen(q.Now)
+	}
 	d := q.Config.Disrupt(node, inv.NodeClaim(node), q.Now)
 	if d.Since.IsZero() {
 		d = d.FirstSeen(q.Now)

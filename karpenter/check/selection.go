@@ -17,7 +17,7 @@ import (
 type Selection struct {
 	// Names are nodes that must exist.
 	Names []string
-	// Labels, where not nil, keeps the nodes that it matches.
+	// Labels, where not nil, keeps the nodes that it matches; of one that has vanished nobody knows the labels.
 	Labels labels.Selector
 	// Disrupted keeps the nodes that are not in state None.
 	Disrupted bool
@@ -38,29 +38,38 @@ func (e *SelectionError) Hint() string { return e.Advice }
 
 // Select returns the nodes of the inventory to report, each once. The error is a *SelectionError.
 func (s Selection) Select(inv *inventory.Inventory, q Question) ([]*corev1.Node, error) {
-	nodes := inv.Nodes()
+	nodes := slices.Concat(inv.Nodes(), inv.Vanished())
 	if len(s.Names) > 0 {
-		nodes = nil
-		for _, name := range s.Names {
-			node := inv.Node(name)
-			if node == nil {
-				return nil, &SelectionError{name, nearest(name, inv.Nodes())}
-			}
-			if !slices.Contains(nodes, node) {
-				nodes = append(nodes, node)
-			}
+		var err error
+		if nodes, err = named(nodes, s.Names); err != nil {
+			return nil, err
 		}
 	}
 	var selected []*corev1.Node
 	for _, node := range nodes {
 		switch {
-		case s.Labels != nil && !s.Labels.Matches(labels.Set(node.Labels)):
+		case s.Labels != nil && (inv.Node(node.Name) == nil || !s.Labels.Matches(labels.Set(node.Labels))):
 		case s.Disrupted && disruption(inv, q, node).State == karpenter.None:
 		default:
 			selected = append(selected, node)
 		}
 	}
 	return selected, nil
+}
+
+// named returns the nodes of these names, each once.
+func named(all []*corev1.Node, names []string) ([]*corev1.Node, error) {
+	var nodes []*corev1.Node
+	for _, name := range names {
+		at := slices.IndexFunc(all, func(node *corev1.Node) bool { return node.Name == name })
+		if at < 0 {
+			return nil, &SelectionError{name, nearest(name, all)}
+		}
+		if !slices.Contains(nodes, all[at]) {
+			nodes = append(nodes, all[at])
+		}
+	}
+	return nodes, nil
 }
 
 // nearest suggests up to three nodes whose names are like the one that was given.

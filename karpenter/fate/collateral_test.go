@@ -40,6 +40,12 @@ func TestCollateral(t *testing.T) {
 		{"a Job that has ended", []any{job("j", size(3, 3), backoff(0), suspended), pod("a", "n1", inJob), pod("b", "n2", inJob)}, nil},
 		{"a Job that is being deleted", []any{deleting(job("j", size(3, 3), backoff(0))), pod("a", "n1", inJob), pod("b", "n2", inJob)}, nil},
 		{"a Job whose pods there have ended", []any{job("j", size(3, 3), backoff(0)), pod("a", "n1", inJob, phase(corev1.PodFailed)), pod("b", "n2", inJob)}, nil},
+		{"a Job whose pod there has ended and is not counted yet", []any{job("j", size(3, 3), backoff(0)),
+			pod("a", "n1", inJob, tracked, phase(corev1.PodFailed)), pod("b", "n2", inJob)}, []string{"b on n2: JobWillNotRetry"}},
+		{"a Job that ignores how its pod there has ended", []any{job("j", size(3, 3), backoff(0), policy(onDisruptionTarget(ignore))),
+			pod("a", "n1", inJob, tracked, phase(corev1.PodFailed), evicted), pod("b", "n2", inJob)}, nil},
+		{"a Job that fails by a pod elsewhere that has ended", []any{job("j", size(3, 3), backoff(0)),
+			pod("a", "n3", inJob, tracked, phase(corev1.PodFailed)), pod("b", "n2", inJob)}, nil},
 
 		{"executors", []any{pod("d", "n1"), pod("e", "n2", by("/Pod d")), pod("f", "n1", by("/Pod d"))}, []string{"e on n2: OwnerPodLost"}},
 		{"executors of a driver that has ended", []any{pod("d", "n1", phase(corev1.PodSucceeded)), pod("e", "n2", by("/Pod d"))},

@@ -202,6 +202,9 @@ func TestJobFailurePolicy(t *testing.T) {
 	runJobs(t, []jobRow{
 		{"Ignore", []jobMod{backoff(0), policy(onDisruptionTarget(ignore))}, nil, nil, again},
 		{"Ignore for status False", []jobMod{backoff(0), policy(onCondition(ignore, corev1.DisruptionTarget, "False"))}, nil, nil, gone},
+		{"no status in the rule means True", []jobMod{backoff(0), policy(onCondition(ignore, corev1.DisruptionTarget, ""))}, nil, nil, again},
+		{"no status in the rule, a failure elsewhere", []jobMod{size(3, 3), backoff(0), policy(onCondition(ignore, corev1.DisruptionTarget, ""))}, nil,
+			more(1, "n2", tracked, phase(corev1.PodFailed), evicted), again},
 		{"FailJob", []jobMod{policy(onDisruptionTarget(failJob))}, nil, nil, gone},
 		{"Count, limit 0", []jobMod{backoff(0), policy(onDisruptionTarget(count))}, nil, nil, gone},
 		{"Count, limit 1", []jobMod{backoff(1), policy(onDisruptionTarget(count))}, nil, nil, again},

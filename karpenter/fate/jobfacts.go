@@ -18,8 +18,6 @@ type jobFacts struct {
 	ended *ruling
 	// succeeded and failed are what the Job controller has counted, or will count without any node going.
 	succeeded, failed int64
-	// fixed are the failures of pods that have failed already; they count whichever nodes go.
-	fixed failures
 	// nodes says what the pods of each node add to the failures when it goes and when it stays.
 	nodes map[string]*nodeFailures
 	// active counts the pods that are neither finished nor Terminating.
@@ -81,7 +79,6 @@ func (r *Roll) outcome(f *jobFacts) *outcome {
 			}
 		}
 	} else {
-		o.add(&f.fixed)
 		for node, n := range f.nodes {
 			if !r.goes(node) {
 				o.add(&n.stays)
@@ -170,7 +167,11 @@ func (f *jobFacts) read(pod *corev1.Pod) {
 		}
 	case pod.Status.Phase == corev1.PodFailed:
 		if tracked {
-			f.fail(&f.fixed, pod, matchPolicy(f.job.Spec.PodFailurePolicy, &pod.Status))
+			// It counts whether its node goes or stays. It is noted under its node all the same: where that node goes, it is
+			// still among those that cost the Job's other pods, as it was a moment ago when this pod ran.
+			n, action := f.on(pod.Spec.NodeName), matchPolicy(f.job.Spec.PodFailurePolicy, &pod.Status)
+			f.fail(&n.goes, pod, action)
+			f.fail(&n.stays, pod, action)
 		}
 	case pod.DeletionTimestamp != nil:
 		if tracked {

@@ -39,7 +39,16 @@ func otherCondition(p batchv1.PodFailurePolicyOnPodConditionsPattern) bool {
 }
 
 func disrupted(p batchv1.PodFailurePolicyOnPodConditionsPattern) bool {
-	return p.Type == corev1.DisruptionTarget && p.Status == corev1.ConditionTrue
+	return p.Type == corev1.DisruptionTarget && statusOf(p) == corev1.ConditionTrue
+}
+
+// statusOf is the status that a pattern asks for. Manifests may leave it out, and the API server then writes True
+// (k8s.io/kubernetes/pkg/apis/batch/v1 defaults.go).
+func statusOf(p batchv1.PodFailurePolicyOnPodConditionsPattern) corev1.ConditionStatus {
+	if p.Status == "" {
+		return corev1.ConditionTrue
+	}
+	return p.Status
 }
 
 // matchPolicy finds the action for a pod that has failed or is Terminating, by what its status says
@@ -58,7 +67,7 @@ func matchPolicy(policy *batchv1.PodFailurePolicy, status *corev1.PodStatus) bat
 		}
 		for _, pattern := range rule.OnPodConditions {
 			for _, c := range status.Conditions {
-				if c.Type == pattern.Type && c.Status == pattern.Status {
+				if c.Type == pattern.Type && c.Status == statusOf(pattern) {
 					return rule.Action
 				}
 			}

@@ -25,11 +25,11 @@ type seat struct {
 }
 
 // place simulates where the pods find room. pods are those that would be recreated, from all going nodes together. It
-// returns one seat per pod UID and changes no object. See placer.place; a placer saves work where one World is asked
-// about many sets of going nodes.
-func place(w World, going map[string]bool, pods []*corev1.Pod, o Options) map[types.UID]seat {
+// returns one seat per pod, by name, since files may give a UID twice, and changes no object. See placer.place; a placer
+// saves work where one World is asked about many sets of going nodes.
+func place(w World, going map[string]bool, pods []*corev1.Pod, o Options) map[types.NamespacedName]seat {
 	if len(pods) == 0 {
-		return map[types.UID]seat{}
+		return map[types.NamespacedName]seat{}
 	}
 	return newPlacer(w, o).place(going, pods, nil)
 }
@@ -37,18 +37,18 @@ func place(w World, going map[string]bool, pods []*corev1.Pod, o Options) map[ty
 // place seats the pods, see the function place. leaving are pods on staying nodes that the going ones cost: they hold
 // nothing, since they are deleted too. Terminating pods hold their room as they do for the scheduler, which waits for
 // them: a pod that only they keep from a place is told so.
-func (p *placer) place(going map[string]bool, pods, leaving []*corev1.Pod) map[types.UID]seat {
+func (p *placer) place(going map[string]bool, pods, leaving []*corev1.Pod) map[types.NamespacedName]seat {
 	seats := p.placeOnce(going, pods, leaving)
-	stranded := func(pod *corev1.Pod) bool { return seats[pod.UID].placement == NoPlace }
+	stranded := func(pod *corev1.Pod) bool { return seats[nameOf(pod)].placement == NoPlace }
 	terminating := p.terminating(going)
 	if len(terminating) == 0 || !slices.ContainsFunc(pods, stranded) {
 		return seats
 	}
 	later := p.placeOnce(going, pods, slices.Concat(leaving, terminating))
-	for uid, s := range seats {
-		if then := later[uid]; s.placement == NoPlace && then.placement != NoPlace {
+	for name, s := range seats {
+		if then := later[name]; s.placement == NoPlace && then.placement != NoPlace {
 			s.later = then.why
-			seats[uid] = s
+			seats[name] = s
 		}
 	}
 	return seats
@@ -78,8 +78,8 @@ func (p *placer) terminating(going map[string]bool) []*corev1.Pod {
 //
 // A pod with affinity or topology spread that found nothing is tried again after others were seated, as the scheduler
 // does: the pod that it follows may have come after it.
-func (p *placer) placeOnce(going map[string]bool, pods, leaving []*corev1.Pod) map[types.UID]seat {
-	seats := make(map[types.UID]seat, len(pods))
+func (p *placer) placeOnce(going map[string]bool, pods, leaving []*corev1.Pod) map[types.NamespacedName]seat {
+	seats := make(map[types.NamespacedName]seat, len(pods))
 	s := p.simulate(going, pods, leaving)
 	pending := s.guests(pods)
 	for progress := true; progress && len(pending) > 0; {
@@ -89,17 +89,17 @@ func (p *placer) placeOnce(going map[string]bool, pods, leaving []*corev1.Pod) m
 			at, ok := s.seat(g)
 			switch {
 			case ok:
-				seats[g.pod.UID], progress = at, true
+				seats[nameOf(g.pod)], progress = at, true
 			case g.follows():
 				retry = append(retry, g)
 			default:
-				seats[g.pod.UID] = seat{placement: NoPlace, why: s.explain(g)}
+				seats[nameOf(g.pod)] = seat{placement: NoPlace, why: s.explain(g)}
 			}
 		}
 		pending = retry
 	}
 	for _, g := range pending {
-		seats[g.pod.UID] = seat{placement: NoPlace, why: s.explain(g)}
+		seats[nameOf(g.pod)] = seat{placement: NoPlace, why: s.explain(g)}
 	}
 	return seats
 }

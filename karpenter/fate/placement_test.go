@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
@@ -46,10 +45,10 @@ func (w *terrain) seats(o Options, going ...string) map[string]seat {
 			}
 		}
 	}
-	byUID := place(w, gone, pods, o)
+	byKey := place(w, gone, pods, o)
 	byName := map[string]seat{}
 	for _, p := range pods {
-		byName[p.Name] = byUID[p.UID]
+		byName[p.Name] = byKey[nameOf(p)]
 	}
 	return byName
 }
@@ -359,7 +358,7 @@ func TestPlaceAgain(t *testing.T) {
 			node string
 		}{{a, "n1"}, {b, "n2"}} {
 			got := shared.place(map[string]bool{q.node: true}, []*corev1.Pod{q.pod}, nil)
-			if s := got[q.pod.UID]; s.placement != FitsNow || s.why != "fits on n3" {
+			if s := got[nameOf(q.pod)]; s.placement != FitsNow || s.why != "fits on n3" {
 				t.Errorf("%s: %v", q.pod.Name, s)
 			}
 		}
@@ -373,7 +372,7 @@ func TestPlaceAgain(t *testing.T) {
 func TestPlaceMovesFromStayingNode(t *testing.T) {
 	moving := pod("p", "n2", asking("cpu=3"))
 	w := newTerrain(readyNode("n2", "cpu=4"), moving)
-	if s := place(w, nil, []*corev1.Pod{moving}, Options{})[types.UID("uid-p")]; s.placement != FitsNow {
+	if s := place(w, nil, []*corev1.Pod{moving}, Options{})[nameOf(moving)]; s.placement != FitsNow {
 		t.Error(s)
 	}
 }

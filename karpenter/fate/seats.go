@@ -28,7 +28,7 @@ func (r *Roll) placeAll() {
 		r.snap.placer = newPlacer(r.snap.World, r.snap.options)
 	}
 	seats := r.snap.placer.place(going, pods, leaving)
-	seatOf := func(pod *corev1.Pod) (seat, bool) { s, found := seats[pod.UID]; return s, found }
+	seatOf := func(pod *corev1.Pod) (seat, bool) { s, found := seats[nameOf(pod)]; return s, found }
 	for node := range going {
 		fates := r.fates[node]
 		for i := range fates {

@@ -46,6 +46,8 @@ func TestPlaces(t *testing.T) {
 			want{Stranded, NoPlaceLeft, Assumed}, NoPlace, "once the Terminating pods there have gone: fits on n2"},
 		{"no room without the Terminating pod either", []any{pod("a", "n1", web, asking("cpu=9")), pod("b", "n2", large, terminating)},
 			want{verdict: Stranded, reason: NoPlaceLeft}, NoPlace, "no place"},
+		{"a seat is not that of another pod with its UID", []any{pod("b", "n1", web, asking("cpu=9"), uid("uid-a")), pod("a", "n1", web, large)},
+			want{verdict: Stranded, reason: NoPlaceLeft}, NoPlace, "no place"},
 		{"pods of another going node come first", []any{pod("a", "n1", web, large), pod("b", "n9", web, large, priority(9))},
 			want{verdict: Stranded, reason: NoPlaceLeft}, NoPlace, ""},
 	}

@@ -26,7 +26,8 @@ const (
 
 // World is what the engine may ask about a cluster. One World is one snapshot: its answers do not change while a Roll
 // is taken. All objects stay the World's and must not be changed. What the World does not know it answers with nil.
-// Every pod has a UID of its own; a World that is read from files gives one to each pod that was written without.
+// Every pod has a name of its own in its namespace. Each has a UID, which files may give to several; a World that is read
+// from files gives one to each pod that was written without.
 type World interface {
 	// PodsOn returns every pod bound to the node, whatever its phase.
 	PodsOn(node string) []*corev1.Pod

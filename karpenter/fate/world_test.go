@@ -197,6 +197,8 @@ func finalizer(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, name) }
 }
 
+func uid(uid types.UID) func(*corev1.Pod) { return func(p *corev1.Pod) { p.UID = uid } }
+
 // tracked is a Job's pod whose end the Job controller has not counted yet.
 var tracked = finalizer(batchv1.JobTrackingFinalizer)
 

@@ -74,7 +74,7 @@ func (b *builder) build() *Inventory {
 	inv := b.inv
 	pods := all[*corev1.Pod](inv, podKind)
 	for _, pod := range pods {
-		inv.completeOwners(pod)
+		inv.completeOwners(pod.Namespace, pod.OwnerReferences)
 	}
 	inv.podsByNode = map[string][]*corev1.Pod{}
 	inv.podsByOwner = map[ownerKey][]*corev1.Pod{}
@@ -88,6 +88,9 @@ func (b *builder) build() *Inventory {
 		}
 	}
 	inv.nodes = all[*corev1.Node](inv, nodeKind)
+	for _, node := range inv.nodes {
+		inv.completeOwners("", node.OwnerReferences)
+	}
 	inv.nodePools = all[*karpv1.NodePool](inv, nodePoolKind)
 	inv.claims = indexClaims(all[*karpv1.NodeClaim](inv, nodeClaimKind))
 	inv.budgets = map[string][]*policyv1.PodDisruptionBudget{}
@@ -99,14 +102,14 @@ func (b *builder) build() *Inventory {
 
 // completeOwners ties references to the objects that they name where one side lacks its UID, as in trimmed YAML. Where
 // both have one, only the UIDs decide.
-func (inv *Inventory) completeOwners(pod *corev1.Pod) {
-	for i := range pod.OwnerReferences {
-		ref := &pod.OwnerReferences[i]
+func (inv *Inventory) completeOwners(namespace string, refs []metav1.OwnerReference) {
+	for i := range refs {
+		ref := &refs[i]
 		s := inv.shelves[schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()]
 		if s == nil {
 			continue
 		}
-		owner := s.named(pod.Namespace, ref.Name)
+		owner := s.named(namespace, ref.Name)
 		if owner != nil && (ref.UID == "" || KnownUID(owner) == "") {
 			ref.UID = owner.GetUID()
 		}

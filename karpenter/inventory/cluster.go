@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 )
@@ -22,7 +26,8 @@ const pageSize = 500
 // fromCluster is the place of what an API server sent.
 var fromCluster = place{file: "the cluster"}
 
-// Clients are the ways to an API server. All that is sent are list requests and, for Want.OwnerKinds, discovery.
+// Clients are the ways to an API server. All that is sent are list requests and, for owners of kinds that are not listed,
+// discovery.
 type Clients struct {
 	Typed   kubernetes.Interface
 	Dynamic dynamic.Interface
@@ -32,13 +37,14 @@ type Clients struct {
 type Want struct {
 	// Placement adds what the placement of pods depends on: namespaces and NodePools.
 	Placement bool
-	// OwnerKinds are kinds of pod owners to look up beyond the built-in ones; owners of any other kind stay Unknown.
+	// OwnerKinds are kinds of pod owners to look up beyond the built-in ones; owners of any other kind that is served stay
+	// Unknown.
 	OwnerKinds []schema.GroupKind
 }
 
 // FromCluster reads an Inventory from an API server. Without nodes or pods there is no answer, and an error; any other kind
-// that may not be listed or is not served becomes a notice. Pods are listed before their owners, so that an owner that is
-// missing is one that is gone.
+// that may not be listed or is not served becomes a notice. Pods are listed before their owners and nodes, so that one that
+// is missing is one that is gone.
 func FromCluster(ctx context.Context, clients Clients, want Want) (*Inventory, error) {
 	r := &clusterReader{builder: newBuilder(), clients: clients}
 	for _, list := range r.essential() {
@@ -60,8 +66,13 @@ func FromCluster(ctx context.Context, clients Clients, want Want) (*Inventory, e
 			return nil, explain(kind.String(), err)
 		}
 	}
+	r.unservedOwners()
 	r.noticeAbsent()
-	return r.build(), nil
+	inv := r.build()
+	for _, name := range slices.Sorted(maps.Keys(inv.StrayNodes())) {
+		inv.vanished = append(inv.vanished, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return inv, nil
 }
 
 type clusterReader struct {
@@ -226,11 +237,49 @@ func (r *clusterReader) ownerKind(ctx context.Context, kind schema.GroupKind) er
 	return r.degrade(r.list(ctx, l), l)
 }
 
+// unservedOwners finds the kinds of pod owners that the server does not have at all: such an owner makes nothing again,
+// as the controller has it. Discovery is asked only where pods have owners of kinds that were not listed.
+func (r *clusterReader) unservedOwners() {
+	open := map[schema.GroupKind]bool{}
+	for _, pod := range all[*corev1.Pod](r.inv, podKind) {
+		for _, ref := range pod.OwnerReferences {
+			gv, err := schema.ParseGroupVersion(ref.APIVersion)
+			kind := gv.WithKind(ref.Kind).GroupKind()
+			if err == nil && ref.Kind != "" && r.inv.shelves[kind] == nil {
+				open[kind] = true
+			}
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
+	lists, err := r.clients.Typed.Discovery().ServerPreferredResources()
+	silent, partly := discovery.GroupDiscoveryFailedErrorGroups(err)
+	if err != nil && !partly {
+		r.notice(fmt.Sprintf("the cluster does not say what kinds it serves (%v): owners of kinds without rules are assumed to exist", err))
+		return
+	}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		for _, resource := range list.APIResources {
+			if err == nil && !strings.Contains(resource.Name, "/") {
+				delete(open, gv.WithKind(resource.Kind).GroupKind())
+			}
+		}
+	}
+	for version := range silent { // what did not answer may serve it
+		maps.DeleteFunc(open, func(kind schema.GroupKind, _ bool) bool { return kind.Group == version.Group })
+	}
+	for kind := range open {
+		r.shelf(kind).notServed = true
+	}
+}
+
 // resourceOf asks discovery how a kind is listed; empty where the server does not have it.
 func (r *clusterReader) resourceOf(kind schema.GroupKind) (schema.GroupVersionResource, error) {
 	none := schema.GroupVersionResource{}
-	discovery := r.clients.Typed.Discovery()
-	groups, err := discovery.ServerGroups()
+	server := r.clients.Typed.Discovery()
+	groups, err := server.ServerGroups()
 	if err != nil {
 		return none, err
 	}
@@ -240,7 +289,7 @@ func (r *clusterReader) resourceOf(kind schema.GroupKind) (schema.GroupVersionRe
 		}
 		versions := append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, group.Versions...)
 		for _, version := range versions {
-			list, err := discovery.ServerResourcesForGroupVersion(version.GroupVersion)
+			list, err := server.ServerResourcesForGroupVersion(version.GroupVersion)
 			if err != nil {
 				return none, err
 			}

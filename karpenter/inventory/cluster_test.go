@@ -30,6 +30,8 @@ type apiServer struct {
 	refused map[string]int
 	// expires is the path of a list whose first page is too old by the time the second is asked for.
 	expires string
+	// groups begins what discovery lists.
+	groups string
 
 	mu    sync.Mutex
 	asked []string // guarded by mu
@@ -62,8 +64,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status := s.refused[r.URL.Path]
 	kind, served := s.kinds[r.URL.Path]
 	switch {
-	case r.URL.Path == "/apis":
-		fmt.Fprint(w, `{"kind":"APIGroupList","groups":[{"name":"argoproj.io","versions":[{"groupVersion":"argoproj.io/v1alpha1","version":"v1alpha1"}],"preferredVersion":{"groupVersion":"argoproj.io/v1alpha1","version":"v1alpha1"}}]}`)
+	case r.URL.Path == "/apis" && status == 0:
+		fmt.Fprint(w, `{"kind":"APIGroupList","groups":[`+s.groups+`{"name":"argoproj.io","versions":[{"groupVersion":"argoproj.io/v1alpha1","version":"v1alpha1"}],"preferredVersion":{"groupVersion":"argoproj.io/v1alpha1","version":"v1alpha1"}}]}`)
 		return
 	case r.URL.Path == "/apis/argoproj.io/v1alpha1":
 		fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"argoproj.io/v1alpha1","resources":[{"name":"workflows/status","kind":"Workflow"},{"name":"workflows","kind":"Workflow","namespaced":true}]}`)
@@ -208,5 +210,66 @@ func TestFromClusterOwnerKinds(t *testing.T) {
 	}
 	if len(inv.Notices()) != 2 {
 		t.Errorf("notices %q", inv.Notices())
+	}
+}
+
+// A pod of an owner whose kind the server does not have is answered as the controller answers it.
+func TestFromClusterUnservedOwners(t *testing.T) {
+	owned := func(name, version, kind string) string {
+		return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop","ownerReferences":[{"apiVersion":%q,"kind":%q,"name":"o","uid":"o"}]},"spec":{"nodeName":"n1"}}`, name, version, kind)
+	}
+	const silent = `{"name":"example.org","versions":[{"groupVersion":"example.org/v1","version":"v1"}],"preferredVersion":{"groupVersion":"example.org/v1","version":"v1"}},`
+	read := func(s *apiServer) *Inventory {
+		s.objects["/api/v1/pods"] = []string{owned("a", "example.com/v1", "Fleet"), owned("b", "argoproj.io/v1alpha1", "Workflow"),
+			owned("c", "argoproj.io/v1", "Rollout"), owned("d", "example.org/v1", "Ship"), owned("e", "apps/v1", "ReplicaSet")}
+		inv, err := s.read(t, Want{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return inv
+	}
+	s := newAPIServer()
+	s.groups = silent
+	s.refused["/apis/example.org/v1"] = http.StatusServiceUnavailable
+	inv := read(s)
+	for _, tc := range []struct {
+		version, kind string
+		want          fate.Presence
+	}{
+		{"example.com/v1", "Fleet", fate.NotServed},
+		{"example.com/v2", "Fleet", fate.NotServed},
+		{"argoproj.io/v1alpha1", "Workflow", fate.Unknown},
+		{"argoproj.io/v1", "Rollout", fate.NotServed},
+		{"example.org/v1", "Ship", fate.Unknown},
+		{"apps/v1", "ReplicaSet", fate.Gone},
+		{"example.com/v1", "Truck", fate.Unknown}, // no pod has such an owner
+	} {
+		if _, got := inv.Owner("shop", ref(tc.version, tc.kind, "o", "o")); got != tc.want {
+			t.Errorf("%s %s is %v, want %v", tc.version, tc.kind, got, tc.want)
+		}
+	}
+	s = newAPIServer()
+	s.refused["/apis"] = http.StatusForbidden
+	inv = read(s)
+	if _, got := inv.Owner("shop", ref("example.com/v1", "Fleet", "o", "o")); got != fate.Unknown || len(inv.Notices()) == 0 {
+		t.Errorf("without discovery it is %v, notices %q", got, inv.Notices())
+	}
+}
+
+// A node that pods are bound to and that is not there is one that is gone: nodes are listed after pods.
+func TestFromClusterVanishedNodes(t *testing.T) {
+	s := newAPIServer()
+	s.objects["/api/v1/pods"] = append(s.objects["/api/v1/pods"], `{"metadata":{"name":"a","namespace":"shop"},"spec":{"nodeName":"n3"}}`,
+		`{"metadata":{"name":"b","namespace":"shop"},"spec":{"nodeName":"n2"}}`, `{"metadata":{"name":"c","namespace":"shop"}}`)
+	inv, err := s.read(t, Want{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := inv.Vanished(); len(v) != 2 || v[0].Name != "n2" || v[1].Name != "n3" || inv.Node("n2") != nil || len(inv.Nodes()) != 1 {
+		t.Errorf("vanished %v, nodes %v", v, inv.Nodes())
+	}
+	offline, err := load(nodeYAML + "---\n" + podYAML + "---\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\nspec: {nodeName: n2}\n")
+	if err != nil || len(offline.Vanished()) != 0 {
+		t.Errorf("offline: %v, %v", offline.Vanished(), err)
 	}
 }

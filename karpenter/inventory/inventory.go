@@ -21,6 +21,7 @@ type Inventory struct {
 	shelves map[schema.GroupKind]*shelf
 
 	nodes       []*corev1.Node
+	vanished    []*corev1.Node
 	nodePools   []*karpv1.NodePool
 	podsByNode  map[string][]*corev1.Pod
 	podsByOwner map[ownerKey][]*corev1.Pod
@@ -72,6 +73,10 @@ func (inv *Inventory) Nodes() []*corev1.Node { return inv.nodes }
 func (inv *Inventory) Node(name string) *corev1.Node {
 	return find[*corev1.Node](inv, nodeKind, types.NamespacedName{Name: name})
 }
+
+// Vanished returns an empty Node, by name, for each that pods are bound to and that the cluster does not have any more.
+// There is none in an inventory from files: they may simply leave a Node out (StrayNodes).
+func (inv *Inventory) Vanished() []*corev1.Node { return inv.vanished }
 
 // NodePools returns every NodePool in the order of reading.
 func (inv *Inventory) NodePools() []*karpv1.NodePool { return inv.nodePools }

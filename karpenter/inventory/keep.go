@@ -21,6 +21,7 @@ func keepMeta[P metav1.Object](object P) {
 
 func keepPod(pod *corev1.Pod) {
 	keepMeta(pod)
+	defaultRequests(pod)
 	spec := &pod.Spec
 	spec.Containers = keepContainers(spec.Containers)
 	spec.InitContainers = keepContainers(spec.InitContainers)

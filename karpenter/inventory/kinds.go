@@ -106,6 +106,32 @@ func decodeWorkflow(raw []byte) (metav1.Object, error) {
 	return object, nil
 }
 
+// decodeOldClaim reads of a NodeClaim of another version what tells that its node goes, which is where it is in v1. Clusters
+// are dumped with all that they hold, and one old object must not cost the answer.
+func decodeOldClaim(raw []byte) (metav1.Object, error) {
+	var object struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Status   struct {
+			NodeName   string `json:"nodeName"`
+			ProviderID string `json:"providerID"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return nil, err
+	}
+	claim := &karpv1.NodeClaim{ObjectMeta: object.Metadata}
+	claim.Status.NodeName, claim.Status.ProviderID = object.Status.NodeName, object.Status.ProviderID
+	keepMeta(claim)
+	return claim, nil
+}
+
+// skipOldPool leaves out a NodePool of another version: what it may launch is spelled in another way.
+func (b *builder) skipOldPool(meta metav1.TypeMeta) {
+	b.read++
+	b.notice(fmt.Sprintf("NodePools of %s are left out, so that no pod is answered NeedsNode by them: "+
+		"pass what kubectl get nodepools.v1.karpenter.sh -o yaml prints", meta.APIVersion))
+}
+
 // decodeIdentity reads of an object only what an owner lookup needs.
 func decodeIdentity(raw []byte) (metav1.Object, error) {
 	var object struct {
@@ -145,7 +171,14 @@ func (b *builder) add(raw []byte, meta metav1.TypeMeta, at place) error {
 	decode := decodeIdentity
 	if ok {
 		decode = known.decode
-		if known.version != "" && gv.Version != known.version {
+		switch {
+		case known.version == "", gv.Version == known.version:
+		case kind == nodeClaimKind:
+			decode = decodeOldClaim
+		case kind == nodePoolKind:
+			b.skipOldPool(meta)
+			return nil
+		default:
 			return wrongVersion(meta, kind, known, at)
 		}
 	}

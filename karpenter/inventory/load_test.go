@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	requests "k8s.io/component-helpers/resource"
+
 	"github.com/rollcall-dev/rollcall/karpenter/fate"
 )
 
@@ -117,7 +119,6 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 		"malformed apiVersion":  {"kind: Pod\napiVersion: a/b/c\nmetadata: {name: x}\n", `malformed apiVersion "a/b/c"`},
 		"unknown version":       {"kind: Pod\napiVersion: v2\nmetadata: {name: x}\n", `Pod has apiVersion "v2"; rollcall reads it as v1`},
 		"wrong group":           {"kind: ReplicaSet\napiVersion: extensions/v1beta1\nmetadata: {name: x}\n", "reads it as apps/v1"},
-		"old Karpenter":         {"kind: NodeClaim\napiVersion: karpenter.sh/v1beta1\nmetadata: {name: x}\n", "reads it as karpenter.sh/v1"},
 		"no name":               {nodeJSON + `{"apiVersion":"v1","kind":"Pod"}`, "document 2: this Pod has no metadata.name"},
 		"generated name":        {"apiVersion: v1\nkind: Pod\nmetadata: {generateName: x-}\n", "this Pod has no metadata.name"},
 		"wrong type":            {"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: 3}\n", "this Pod cannot be read: json: cannot unmarshal number"},
@@ -149,6 +150,57 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 			}
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("the message has several lines: %q", err)
+			}
+		})
+	}
+}
+
+// Objects of an older Karpenter do not cost the answer: what a NodeClaim says is read, a NodePool is left out.
+func TestLoadOldKarpenter(t *testing.T) {
+	inv, err := load(nodeJSON + `
+{"apiVersion":"karpenter.sh/v1beta1","kind":"NodeClaim","metadata":{"name":"c","deletionTimestamp":"2026-12-01T12:00:00Z","annotations":{"a":"b"}},
+"spec":{"nodeClassRef":{"apiVersion":"karpenter.k8s.aws/v1beta1"},"resources":7},"status":{"nodeName":"n1","conditions":"x"}}
+{"apiVersion":"karpenter.sh/v1beta1","kind":"NodePool","metadata":{"name":"p"},"spec":{"disruption":{"consolidateAfter":7}}}
+{"apiVersion":"karpenter.sh/v1beta1","kind":"NodePool","metadata":{"name":"q"}}
+{"apiVersion":"karpenter.sh/v1alpha5","kind":"Provisioner","metadata":{"name":"r"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := inv.NodeClaim(inv.Node("n1"))
+	if claim == nil || claim.DeletionTimestamp == nil || claim.Annotations["a"] != "b" {
+		t.Errorf("the NodeClaim of n1 is %v", claim)
+	}
+	if len(inv.NodePools()) != 0 {
+		t.Errorf("NodePools %v", inv.NodePools())
+	}
+	if len(inv.Notices()) != 1 || !strings.Contains(inv.Notices()[0], "NodePools of karpenter.sh/v1beta1 are left out") {
+		t.Errorf("notices %q", inv.Notices())
+	}
+}
+
+// What a manifest leaves out is what the API server would make of it.
+func TestLoadDefaultsRequests(t *testing.T) {
+	for name, tc := range map[string]struct{ spec, want string }{
+		"limits alone":          {`"containers":[{"limits":{"cpu":"1","memory":"1Gi"}}]`, "1 1Gi"},
+		"a request beside them": {`"containers":[{"limits":{"cpu":"2","memory":"1Gi"},"requests":{"cpu":"1"}}]`, "1 1Gi"},
+		"a request of zero":     {`"containers":[{"limits":{"cpu":"2"},"requests":{"cpu":"0"}}]`, "0 0"},
+		"no limits":             {`"containers":[{"requests":{"cpu":"1"}}]`, "1 0"},
+		"an init container":     {`"containers":[{"limits":{"cpu":"1"}}],"initContainers":[{"limits":{"cpu":"3"}}]`, "3 0"},
+		"the pod as a whole":    {`"containers":[{}],"resources":{"limits":{"cpu":"4"}}`, "4 0"},
+		"the pod, and what its containers ask for": {
+			`"containers":[{"requests":{"cpu":"1"}}],"resources":{"limits":{"cpu":"4","memory":"1Gi"}}`, "1 1Gi"},
+		"the pod, and its request": {
+			`"containers":[{}],"resources":{"limits":{"cpu":"4"},"requests":{"cpu":"2"}}`, "2 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := strings.NewReplacer(`[{"limits"`, `[{"resources":{"limits"`, `[{"requests"`, `[{"resources":{"requests"`, `}}]`, `}}}]`).Replace(tc.spec)
+			inv, err := load(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"nodeName":"n1",` + spec + `}}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := requests.PodRequests(inv.PodsOn("n1")[0], requests.PodResourcesOptions{})
+			if got := all.Cpu().String() + " " + all.Memory().String(); got != tc.want {
+				t.Errorf("requests %s, want %s", got, tc.want)
 			}
 		})
 	}

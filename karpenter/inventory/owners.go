@@ -61,27 +61,27 @@ func (inv *Inventory) TopOwner(pod *corev1.Pod) (schema.GroupKind, string, bool)
 	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name, true
 }
 
-// A claimIndex finds the NodeClaim of a Node.
+// A claimIndex finds the NodeClaims that say they are a Node's.
 type claimIndex struct {
-	byProviderID map[string]*karpv1.NodeClaim
-	byNodeName   map[string]*karpv1.NodeClaim
-	byUID        map[types.UID]*karpv1.NodeClaim
+	byProviderID map[string][]*karpv1.NodeClaim
+	byNodeName   map[string][]*karpv1.NodeClaim
+	byUID        map[types.UID][]*karpv1.NodeClaim
 }
 
 func indexClaims(claims []*karpv1.NodeClaim) claimIndex {
 	index := claimIndex{
-		byProviderID: map[string]*karpv1.NodeClaim{},
-		byNodeName:   map[string]*karpv1.NodeClaim{},
-		byUID:        map[types.UID]*karpv1.NodeClaim{},
+		byProviderID: map[string][]*karpv1.NodeClaim{},
+		byNodeName:   map[string][]*karpv1.NodeClaim{},
+		byUID:        map[types.UID][]*karpv1.NodeClaim{},
 	}
 	for _, claim := range claims {
 		if id := claim.Status.ProviderID; id != "" {
-			index.byProviderID[id] = claim
+			index.byProviderID[id] = append(index.byProviderID[id], claim)
 		}
 		if name := claim.Status.NodeName; name != "" {
-			index.byNodeName[name] = claim
+			index.byNodeName[name] = append(index.byNodeName[name], claim)
 		}
-		index.byUID[claim.UID] = claim
+		index.byUID[claim.UID] = append(index.byUID[claim.UID], claim)
 	}
 	return index
 }
@@ -91,20 +91,37 @@ func indexClaims(claims []*karpv1.NodeClaim) claimIndex {
 // different machines: a Node's name may be used again.
 func (inv *Inventory) NodeClaim(node *corev1.Node) *karpv1.NodeClaim {
 	id := node.Spec.ProviderID
-	if claim := inv.claims.byProviderID[id]; claim != nil {
+	if claim := strongest(inv.claims.byProviderID[id]); claim != nil {
 		return claim
 	}
 	for _, ref := range node.OwnerReferences {
 		if schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind() != nodeClaimKind {
 			continue
 		}
-		if claim := inv.claims.byUID[ref.UID]; claim != nil {
+		if claim := strongest(inv.claims.byUID[ref.UID]); claim != nil {
 			return claim
 		}
 	}
-	claim := inv.claims.byNodeName[node.Name]
-	if claim != nil && id != "" && claim.Status.ProviderID != "" && claim.Status.ProviderID != id {
-		return nil
+	var claims []*karpv1.NodeClaim
+	for _, claim := range inv.claims.byNodeName[node.Name] {
+		if id == "" || claim.Status.ProviderID == "" || claim.Status.ProviderID == id {
+			claims = append(claims, claim)
+		}
 	}
-	return claim
+	return strongest(claims)
+}
+
+// strongest is one of several NodeClaims that name the same machine, which Karpenter itself takes for an error: one that
+// is being deleted before others, as in the controller, then the first by name; nil where there is none.
+func strongest(claims []*karpv1.NodeClaim) *karpv1.NodeClaim {
+	var best *karpv1.NodeClaim
+	for _, claim := range claims {
+		switch goes := claim.DeletionTimestamp != nil; {
+		case best == nil, goes && best.DeletionTimestamp == nil:
+			best = claim
+		case goes == (best.DeletionTimestamp != nil) && claim.Name < best.Name:
+			best = claim
+		}
+	}
+	return best
 }

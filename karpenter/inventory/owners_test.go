@@ -175,11 +175,27 @@ status: {nodeName: n4, providerID: "aws:///a/i-4"}
 {"apiVersion":"v1","kind":"Node","metadata":{"name":"n2","ownerReferences":[{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","name":"by-owner","uid":"c2"}]},"spec":{"providerID":"aws:///a/i-2"}}
 {"apiVersion":"v1","kind":"Node","metadata":{"name":"n3"}}
 {"apiVersion":"v1","kind":"Node","metadata":{"name":"n4"},"spec":{"providerID":"aws:///a/i-5"}}
-{"apiVersion":"v1","kind":"Node","metadata":{"name":"n5"}}`)
+{"apiVersion":"v1","kind":"Node","metadata":{"name":"n5"}}
+{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","metadata":{"name":"no-uid"}}
+{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","metadata":{"name":"with-uid","uid":"c7"}}
+{"apiVersion":"v1","kind":"Node","metadata":{"name":"n6","ownerReferences":[{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","name":"no-uid"}]}}
+{"apiVersion":"v1","kind":"Node","metadata":{"name":"n7","ownerReferences":[{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","name":"with-uid"}]}}
+{"apiVersion":"v1","kind":"Node","metadata":{"name":"n8","ownerReferences":[{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","name":"no-uid","uid":"c8"}]}}
+{"apiVersion":"v1","kind":"Node","metadata":{"name":"n9","ownerReferences":[{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","name":"with-uid","uid":"c9"}]}}
+{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","metadata":{"name":"a-stays","uid":"d1"},"status":{"providerID":"aws:///a/i-10"}}
+{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","metadata":{"name":"b-goes","uid":"d2","deletionTimestamp":"2026-12-01T12:00:00Z"},"status":{"providerID":"aws:///a/i-10"}}
+{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","metadata":{"name":"c-goes","uid":"d3","deletionTimestamp":"2026-12-01T12:00:00Z"},"status":{"providerID":"aws:///a/i-10"}}
+{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","metadata":{"name":"d-stays","uid":"d4"},"status":{"providerID":"aws:///a/i-10"}}
+{"apiVersion":"v1","kind":"Node","metadata":{"name":"n10"},"spec":{"providerID":"aws:///a/i-10"}}
+{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","metadata":{"name":"b-goes-by-name","uid":"e1","deletionTimestamp":"2026-12-01T12:00:00Z"},"status":{"nodeName":"n11"}}
+{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","metadata":{"name":"a-stays-by-name","uid":"e2"},"status":{"nodeName":"n11"}}
+{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","metadata":{"name":"a-former","uid":"e3","deletionTimestamp":"2026-12-01T12:00:00Z"},"status":{"nodeName":"n11","providerID":"aws:///a/i-0"}}
+{"apiVersion":"v1","kind":"Node","metadata":{"name":"n11"},"spec":{"providerID":"aws:///a/i-11"}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for node, want := range map[string]string{"n1": "by-id", "n2": "by-owner", "n3": "by-name", "n4": "", "n5": ""} {
+	for node, want := range map[string]string{"n1": "by-id", "n2": "by-owner", "n3": "by-name", "n4": "", "n5": "",
+		"n6": "no-uid", "n7": "with-uid", "n8": "no-uid", "n9": "", "n10": "b-goes", "n11": "b-goes-by-name"} {
 		got := ""
 		if claim := inv.NodeClaim(inv.Node(node)); claim != nil {
 			got = claim.Name
