@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -68,16 +69,22 @@ func (c *Controller) enqueueNode(name string) {
 
 func (c *Controller) nodeAdded(object any) {
 	node := object.(*corev1.Node)
-	if c.options.Disruption.signalled(node) || c.isLost(node.Name) || len(c.informers.PodsBy(markedBy, node.Name)) > 0 {
+	if c.goes(node.Name) || c.isLost(node.Name) || len(c.informers.PodsBy(markedBy, node.Name)) > 0 {
 		c.enqueueNode(node.Name)
 	}
+	c.placesChanged()
 }
 
 func (c *Controller) nodeUpdated(before, after any) {
 	old, node := before.(*corev1.Node), after.(*corev1.Node)
+	if !samePlace(old, node) {
+		c.placesChanged()
+	}
 	switch config := c.options.Disruption; {
 	case old.UID != node.UID:
 		c.enqueueNode(node.Name)
+	case old.Spec.ProviderID != node.Spec.ProviderID, !slices.Equal(claimUIDs(old), claimUIDs(node)):
+		c.enqueueNode(node.Name) // from now on it may be another NodeClaim's
 	case !config.signalled(old) && !config.signalled(node):
 		// Heartbeats of healthy nodes, by far the most of all changes.
 	case old.DeletionTimestamp.Equal(node.DeletionTimestamp) && isReady(old) == isReady(node) &&
@@ -91,6 +98,22 @@ func (c *Controller) nodeDeleted(object any) {
 	if node, ok := last[*corev1.Node](object); ok {
 		c.enqueueNode(node.Name)
 	}
+	c.placesChanged()
+}
+
+// placesChanged has the nodes that go looked at again, where it matters to their pods what other nodes there are.
+func (c *Controller) placesChanged() {
+	if c.informers.Placement() {
+		c.repooled()
+	}
+}
+
+// samePlace tells whether two states of a Node are the same to a pod that looks for a place. Heartbeats are.
+func samePlace(old, node *corev1.Node) bool {
+	sameQuantity := func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 }
+	return old.UID == node.UID && isReady(old) == isReady(node) && old.Spec.Unschedulable == node.Spec.Unschedulable &&
+		slices.EqualFunc(old.Spec.Taints, node.Spec.Taints, sameTaint) && maps.Equal(old.Labels, node.Labels) &&
+		maps.EqualFunc(old.Status.Allocatable, node.Status.Allocatable, sameQuantity)
 }
 
 func sameTaint(a, b corev1.Taint) bool {

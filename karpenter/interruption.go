@@ -35,7 +35,7 @@ const (
 	// eventsBefore bounds how much older than the deletion an Event may be that explains it. Events stay for an hour.
 	eventsBefore       = 5 * time.Minute
 	eventsReadTimeout  = 2 * time.Second
-	eventsRead         = 50 // at most, of one object
+	eventsRead         = 200 // at most, of one object: a Node has those of its kubelet too
 	interruptionsKnown = 4096
 )
 
@@ -58,34 +58,41 @@ func (i *interruptions) of(claim *karpv1.NodeClaim) (reason string, asked bool) 
 	return reason, asked
 }
 
-// ask reads the Events of a NodeClaim that is being deleted, unless they were read before. That they cannot be read is no
-// error: it is told, and not tried again.
-func (i *interruptions) ask(ctx context.Context, claim *karpv1.NodeClaim) (reason string) {
+// ask reads the Events of a NodeClaim that is being deleted and of its Node, unless they were read before. That they cannot
+// be read is no error: it is told, and not tried again.
+func (i *interruptions) ask(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) (reason string) {
 	if reason, asked := i.of(claim); asked {
 		return reason
 	}
 	ctx, cancel := context.WithTimeout(ctx, eventsReadTimeout)
 	defer cancel()
-	selector := fields.Set{"involvedObject.kind": "NodeClaim", "involvedObject.name": claim.Name}
+	events := append(i.read(ctx, "NodeClaim", claim.Name), i.read(ctx, "Node", node.Name)...)
+	reason = interruption(events, claim, node)
+	i.known.Add(claim.UID, reason)
+	return reason
+}
+
+// read lists the Events of one object; none where they cannot be read, which it tells.
+func (i *interruptions) read(ctx context.Context, kind, name string) []corev1.Event {
+	selector := fields.Set{"involvedObject.kind": kind, "involvedObject.name": name}
 	list, err := i.client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: selector.String(), Limit: eventsRead})
 	switch {
 	case apierrors.IsForbidden(err):
 		i.refusals.ReportIn(metav1.NamespaceDefault, "list", "events", "what interrupted a node is not known, and nothing but what is shown depends on it", err)
 	case err != nil:
-		slog.Warn("what interrupted a node is not known: the Events of its NodeClaim could not be read", "nodeClaim", claim.Name, "error", err)
+		slog.Warn("what interrupted a node may not be known: Events could not be read", "of", kind, "name", name, "error", err)
 	default:
-		reason = interruption(list.Items, claim)
+		return list.Items
 	}
-	i.known.Add(claim.UID, reason)
-	return reason
+	return nil
 }
 
-// interruption is the most telling reason among a NodeClaim's Events, empty for none. It is pure.
-func interruption(events []corev1.Event, claim *karpv1.NodeClaim) string {
+// interruption is the most telling reason among the Events of a NodeClaim and its Node, empty for none. It is pure.
+func interruption(events []corev1.Event, claim *karpv1.NodeClaim, node *corev1.Node) string {
 	best := len(interruptionReasons)
 	for _, event := range events {
 		rank := slices.Index(interruptionReasons, event.Reason)
-		if rank < 0 || rank >= best || event.InvolvedObject.UID != "" && event.InvolvedObject.UID != claim.UID {
+		if rank < 0 || rank >= best || !isOf(event.InvolvedObject, claim, node) {
 			continue
 		}
 		if at := eventTime(event); claim.DeletionTimestamp == nil || at.Before(claim.DeletionTimestamp.Add(-eventsBefore)) {
@@ -97,6 +104,16 @@ func interruption(events []corev1.Event, claim *karpv1.NodeClaim) string {
 		return ""
 	}
 	return interruptionReasons[best]
+}
+
+// isOf tells whether the reference is to the NodeClaim or the Node, and not to a former one of its name. One without a UID
+// is taken by its name.
+func isOf(object corev1.ObjectReference, claim *karpv1.NodeClaim, node *corev1.Node) bool {
+	uid := claim.UID
+	if object.Kind == "Node" {
+		uid = node.UID
+	}
+	return object.UID == "" || object.UID == uid
 }
 
 // eventTime is when an Event was last seen, by whichever of its times its writer filled in.
@@ -123,7 +140,7 @@ func (c *Controller) reconcileClaim(lead context.Context, name string) {
 	if _, asked := c.interruptions.of(claim); asked {
 		return
 	}
-	if reason := c.interruptions.ask(lead, claim); reason != "" {
+	if reason := c.interruptions.ask(lead, claim, node); reason != "" {
 		slog.Info("what interrupted a node is known", "node", name, "nodeClaim", claim.Name, "interruption", reason)
 		c.enqueueNode(name)
 	}

@@ -2,6 +2,7 @@ package karpenter
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -24,11 +26,20 @@ func claimEvent(reason string, at time.Time) corev1.Event {
 	}
 }
 
+func nodeEvent(reason string, at time.Time, uid types.UID) corev1.Event {
+	event := claimEvent(reason, at)
+	event.Name, event.InvolvedObject = "on-node-"+reason, corev1.ObjectReference{Kind: "Node", Name: "n", UID: uid}
+	return event
+}
+
 func TestInterruption(t *testing.T) {
 	claim := aClaim("", now)
 	claim.UID = "claim-uid"
+	node := machine("n", "i")
+	node.UID = "node-uid"
 	recreated := claimEvent("SpotInterrupted", now)
 	recreated.InvolvedObject.UID = "former"
+	onNode, onFormerNode := nodeEvent("InstanceStopping", now, "node-uid"), nodeEvent("InstanceStopping", now, "former")
 	for name, tc := range map[string]struct {
 		events []corev1.Event
 		want   string
@@ -42,16 +53,19 @@ func TestInterruption(t *testing.T) {
 		"upon which none acts":   {[]corev1.Event{claimEvent("SpotRebalanceRecommendation", now)}, ""},
 		"of Karpenter's routine": {[]corev1.Event{claimEvent("DisruptionTerminating", now)}, ""},
 		"of a namesake":          {[]corev1.Event{recreated}, ""},
+		"on the Node":            {[]corev1.Event{onNode}, "InstanceStopping"},
+		"on both":                {[]corev1.Event{claimEvent("TerminatingOnInterruption", now), onNode}, "InstanceStopping"},
+		"on a former Node":       {[]corev1.Event{onFormerNode}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := interruption(tc.events, claim); got != tc.want {
+			if got := interruption(tc.events, claim, node); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
-// Events are read once for each NodeClaim, also where that is refused.
+// Events are read once for each NodeClaim and its Node, also where that is refused.
 func TestInterruptionIsAskedOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
@@ -73,12 +87,17 @@ func TestInterruptionIsAskedOnce(t *testing.T) {
 				t.Error("asked before it was")
 			}
 			for range 3 {
-				if got := i.ask(t.Context(), claim); got != tc.want {
+				if got := i.ask(t.Context(), claim, machine("n", "i")); got != tc.want {
 					t.Errorf("got %q, want %q", got, tc.want)
 				}
 			}
-			if n := len(client.Actions()); n != 1 {
-				t.Errorf("%d reads, want 1", n)
+			var asked []string
+			for _, action := range client.Actions() {
+				asked = append(asked, action.(clienttesting.ListAction).GetListRestrictions().Fields.String())
+			}
+			want := []string{"involvedObject.kind=NodeClaim,involvedObject.name=c", "involvedObject.kind=Node,involvedObject.name=n"}
+			if !slices.Equal(asked, want) {
+				t.Errorf("asked for %q, want %q", asked, want)
 			}
 		})
 	}

@@ -75,12 +75,14 @@ func (m Marker) risk() losses.Risk {
 	}
 }
 
-// ended takes note of a pod's end, if it bore a marker.
+// ended takes note of a pod's end, if it bore a marker or was told of without one.
 func (c *Controller) ended(pod *corev1.Pod, ending losses.Ending) {
 	text, _ := markOf(pod)
 	marker, ok := ParseMarker(text)
 	if !ok {
-		return
+		if marker, ok = c.tolds.unmarked(pod.UID); !ok {
+			return
+		}
 	}
 	c.recorder.Ended(pod, marker.risk(), ending)
 	if ending == losses.Lost && c.tolds.first(pod.UID) {
@@ -125,13 +127,48 @@ func (c *Controller) noteWrite(w write, marker Marker) {
 	}
 }
 
-// tolds remembers of which pods it was told that they are lost: failing and being deleted are two events and one loss.
-type tolds struct{ uids *lru.Cache }
+// withdrawUnmarked has the records of pods withdrawn that were told of without a marker and are at risk no more: there is no
+// marker whose removal would say so. As with a marker, a pod that is being deleted is still being lost.
+func (c *Controller) withdrawUnmarked(pods []*corev1.Pod, m marking) {
+	for _, pod := range pods {
+		if _, told := c.tolds.unmarked(pod.UID); !told {
+			continue
+		}
+		_, marked := m.marked[pod.UID]
+		_, atRisk := m.unmarked[pod.UID]
+		if !marked && !atRisk && pod.DeletionTimestamp == nil {
+			c.recorder.Cleared(pod)
+		}
+		if marked || !atRisk && pod.DeletionTimestamp == nil {
+			c.tolds.without.Remove(pod.UID)
+		}
+	}
+}
+
+// tolds remembers of which pods it was told that they are lost: failing and being deleted are two events and one loss. And
+// of which it was told that they will be, although their marker could not be written.
+type tolds struct {
+	uids    *lru.Cache
+	without *lru.Cache // of Marker by UID
+}
 
 // toldsRemembered bounds what is remembered.
 const toldsRemembered = 16384
 
-func newTolds() tolds { return tolds{lru.New(toldsRemembered)} }
+func newTolds() tolds {
+	return tolds{uids: lru.New(toldsRemembered), without: lru.New(toldsRemembered)}
+}
+
+func (t tolds) unmark(uid types.UID, marker Marker) { t.without.Add(uid, marker) }
+
+// unmarked is the marker that the pod should bear and does not.
+func (t tolds) unmarked(uid types.UID) (Marker, bool) {
+	marker, known := t.without.Get(uid)
+	if !known {
+		return Marker{}, false
+	}
+	return marker.(Marker), true
+}
 
 func (t tolds) first(uid types.UID) bool {
 	if _, known := t.uids.Get(uid); known {

@@ -221,8 +221,42 @@ func TestEvictedIsLost(t *testing.T) {
 	l.waitEvent(l.namespace, "bare", karpenter.PodLost)
 }
 
-// What happened while no controller ran is found after a restart: a pod that is gone is lost, before a time that is only
-// a bound; one that lives without its marker is not.
+// An executor on a node that stays is lost with its driver: the driver's object goes first, and the garbage collector comes
+// to the executor after the controller has seen that.
+func TestCollateralIsRecorded(t *testing.T) {
+	l := newLedger(t, 100)
+	l.install()
+	going, staying := l.apiNode(), l.apiNode()
+	driver := l.barePod("driver", going)
+	executor, err := l.client.CoreV1().Pods(l.namespace).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "executor", OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: driver.Name, UID: driver.UID}}},
+		Spec:       podSpec(staying),
+	}, metav1.CreateOptions{})
+	l.must(err)
+	l.startController(nil)
+	l.taint(going, true)
+	l.waitRecord(executor, v1alpha1.Open)
+	l.delete("driver")
+	l.eventually("the garbage collector marks the executor for deletion", func(ctx context.Context) (bool, error) {
+		pod, err := l.client.CoreV1().Pods(l.namespace).Get(ctx, "executor", metav1.GetOptions{})
+		return apierrors.IsNotFound(err) || err == nil && pod.DeletionTimestamp != nil, unlessGone(err)
+	})
+	zero := int64(0) // what its kubelet would do
+	l.must(unlessGone(l.client.CoreV1().Pods(l.namespace).Delete(t.Context(), "executor", metav1.DeleteOptions{GracePeriodSeconds: &zero})))
+	if record := l.waitRecord(executor, v1alpha1.Closed); record.Spec.Node != going || record.Spec.RunsOn != staying || record.Spec.Reason != "OwnerPodLost" {
+		t.Errorf("record %+v", record.Spec)
+	}
+	l.waitEvent(l.namespace, "executor", karpenter.PodLost)
+}
+
+// unlessGone is the error, unless it says that there is no such object.
+func unlessGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
 // A pod whose containers end on the deletion's SIGTERM is lost: its kubelet writes that they ended before it lets the object
 // go, and that is no end of its own.
 func TestStoppedPodIsLost(t *testing.T) {
@@ -248,6 +282,8 @@ func TestStoppedPodIsLost(t *testing.T) {
 	}
 }
 
+// What happened while no controller ran is found after a restart: a pod that is gone is lost, before a time that is only
+// a bound; one that lives without its marker is not.
 func TestRecordsAfterRestart(t *testing.T) {
 	l := newLedger(t, 100)
 	l.install()

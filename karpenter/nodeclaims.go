@@ -20,9 +20,10 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/queue"
 )
 
-// Indexes of the NodeClaim cache, and one of the node cache.
+// Indexes of the NodeClaim cache, and two of the node cache.
 const (
-	byProviderID = "providerID"
+	byProviderID = "providerID" // of both
+	byClaimUID   = "claimUID"   // of nodes, by the NodeClaim that their ownerReference names
 	byNodeName   = "nodeName"
 	byUID        = "uid"
 	beingDeleted = "deleting"
@@ -42,8 +43,8 @@ var _ NodeClaims = (*Claims)(nil)
 // NewClaims makes the caches without starting them, over a node cache that must not have been started yet. pace is how
 // often kinds that are not served are asked for again; zero means crdwatch.DefaultPace.
 func NewClaims(clients informers.Clients, set *informers.Set, pace time.Duration) (*Claims, error) {
-	if err := set.Nodes().AddIndexers(cache.Indexers{byProviderID: indexNodeProviderID}); err != nil {
-		return nil, fmt.Errorf("indexing nodes by provider's ID: %w", err)
+	if err := set.Nodes().AddIndexers(cache.Indexers{byProviderID: indexNodeProviderID, byClaimUID: indexNodeClaimUID}); err != nil {
+		return nil, fmt.Errorf("indexing nodes by NodeClaim: %w", err)
 	}
 	c := &Claims{informers: set}
 	version := schema.GroupVersion{Group: karpapis.Group, Version: "v1"}
@@ -91,11 +92,8 @@ func (c *Claims) Of(node *corev1.Node) *karpv1.NodeClaim {
 			return claim
 		}
 	}
-	for _, ref := range node.OwnerReferences {
-		if ref.Kind != "NodeClaim" || schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group != karpapis.Group {
-			continue
-		}
-		if claim := strongest(c.claims.By(byUID, string(ref.UID))); claim != nil {
+	for _, uid := range claimUIDs(node) {
+		if claim := strongest(c.claims.By(byUID, uid)); claim != nil {
 			return claim
 		}
 	}
@@ -121,12 +119,29 @@ func strongest(claims []*karpv1.NodeClaim) *karpv1.NodeClaim {
 	})
 }
 
-// Deleting returns the names of the nodes whose NodeClaim is being deleted.
+// claimUIDs are those of the NodeClaims that the Node's ownerReferences name.
+func claimUIDs(node *corev1.Node) []string {
+	var uids []string
+	for _, ref := range node.OwnerReferences {
+		if ref.Kind == "NodeClaim" && schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group == karpapis.Group {
+			uids = append(uids, string(ref.UID))
+		}
+	}
+	return uids
+}
+
+// Deleting returns the names of the nodes whose NodeClaim is being deleted. Of decides whose it is.
 func (c *Claims) Deleting() []string {
 	names := map[string]bool{}
 	for _, claim := range c.claims.By(beingDeleted, anyDeleting) {
 		for _, name := range c.nodesOf(claim) {
-			names[name] = true
+			node, err := c.informers.Core().V1().Nodes().Lister().Get(name)
+			if err != nil {
+				continue // what is not there cannot go
+			}
+			if its := c.Of(node); its != nil && isDeleting(its) {
+				names[name] = true
+			}
 		}
 	}
 	sorted := make([]string, 0, len(names))
@@ -137,18 +152,25 @@ func (c *Claims) Deleting() []string {
 	return sorted
 }
 
-// nodesOf returns the names of the nodes that the NodeClaim may be behind.
+// nodesOf returns the names of the nodes that the NodeClaim may be behind: by each of the links that Of follows, the other
+// way round.
 func (c *Claims) nodesOf(claim *karpv1.NodeClaim) []string {
 	var names []string
-	if id := claim.Status.ProviderID; id != "" {
-		nodes, _ := c.informers.Nodes().GetIndexer().ByIndex(byProviderID, id) // fails only for an unknown index
-		for _, node := range nodes {
-			names = append(names, node.(*corev1.Node).Name)
+	add := func(name string) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	if name := claim.Status.NodeName; name != "" && !slices.Contains(names, name) {
-		names = append(names, name)
+	for index, key := range map[string]string{byProviderID: claim.Status.ProviderID, byClaimUID: string(claim.UID)} {
+		if key == "" {
+			continue
+		}
+		nodes, _ := c.informers.Nodes().GetIndexer().ByIndex(index, key) // fails only for an unknown index
+		for _, node := range nodes {
+			add(node.(*corev1.Node).Name)
+		}
 	}
+	add(claim.Status.NodeName)
 	return names
 }
 
@@ -266,10 +288,18 @@ func (c *Controller) claimChanged(node string) {
 	c.queue.Rank(why, c.rankOf(node, c.options.Clock()))
 }
 
-// repooled adds the keys of all nodes that go: their pods may find a place now, or none any more.
+// placesSettle is how long changes of the places that there are wait for more of them. Each reconcile of a node that goes
+// places all pods anew, and new nodes come in flocks and change several times before they are Ready.
+const placesSettle = time.Second
+
+// repooled adds the keys of all nodes that go, once for all that changes within placesSettle: their pods may find a place
+// now, or none any more.
 func (c *Controller) repooled() {
-	for _, node := range c.candidates() {
-		c.enqueueNode(node.Name)
+	now := c.options.Clock()
+	for _, name := range c.leaving() {
+		key := queue.Key{Kind: NodeKey, Name: name}
+		c.queue.AddAfter(key, placesSettle)
+		c.queue.Rank(key, c.rankOf(name, now))
 	}
 }
 
@@ -291,6 +321,10 @@ func (c *Controller) nodePools() []*karpv1.NodePool {
 
 func indexNodeProviderID(object any) ([]string, error) {
 	return oneKey(object.(*corev1.Node).Spec.ProviderID), nil
+}
+
+func indexNodeClaimUID(object any) ([]string, error) {
+	return claimUIDs(object.(*corev1.Node)), nil
 }
 
 func indexClaimProviderID(object any) ([]string, error) {

@@ -182,6 +182,30 @@ func TestClaimChangesAreTold(t *testing.T) {
 	}
 }
 
+// A NodeClaim that only the Node's ownerReference names is found by both ways: from the Node, and from the deletion.
+func TestDeletingFollowsTheOwner(t *testing.T) {
+	owned := machine("owned", "")
+	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: "by-owner", UID: "uid-by-owner"}}
+	lab := newClaimLab(t, false, []runtime.Object{owned, machine("reused", "i-new")})
+	claim, former := linked("by-owner", "", ""), linked("former", "i-old", "reused")
+	claim.DeletionTimestamp, former.DeletionTimestamp = &metav1.Time{Time: now}, &metav1.Time{Time: now}
+	lab.put(claim)
+	lab.put(former)
+	lab.eventually("both are cached", func() bool { return len(lab.claims.List()) == 2 })
+	if got := lab.Of(owned); got == nil || got.Name != "by-owner" {
+		t.Errorf("from the Node: %v", got)
+	}
+	// Another machine's name is no link, here neither.
+	if got := lab.Deleting(); !slices.Equal(got, []string{"owned"}) {
+		t.Errorf("deleting %v, want owned", got)
+	}
+	lab.eventually("its node is told of", func() bool {
+		lab.mu.Lock()
+		defer lab.mu.Unlock()
+		return slices.Contains(lab.changed, "owned")
+	})
+}
+
 func TestLife(t *testing.T) {
 	claim := linked("c", "i", "n")
 	claim.CreationTimestamp = metav1.NewTime(now)

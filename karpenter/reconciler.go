@@ -26,8 +26,12 @@ const (
 	// rollsAtMost bounds how often verdicts are taken again because a live read settled an owner. One is the rule, a
 	// second is for owners that only the first made matter.
 	rollsAtMost = 3
-	// askAgainAfter is how soon what no watch tells is asked again: whether a right was granted, or a kind is served.
+	// askAgainAfter is how soon what no watch tells is asked again: whether a right was granted, or a kind is served; and
+	// what no key follows from: whether there is room elsewhere, for which any pod and volume counts.
 	askAgainAfter = time.Minute
+	// judgeAgainAfter is how soon a pod is judged again that changed before its marker was removed. The cache is behind by
+	// moments, and a marker that stays a second longer misleads nobody.
+	judgeAgainAfter = time.Second
 )
 
 // A going node is one in a state other than None.
@@ -64,15 +68,31 @@ func (c *Controller) reconcileNode(lead context.Context, name string) (again tim
 	c.show.node(c.sight(node, d, result, now))
 
 	// Marks go before Events, whatever became of some of them.
-	c.tell(result.fates, result.marked, going, name)
+	c.tell(result, going, name)
 	if c.memory.announce(name, d) {
 		c.enqueueRelated(name, going)
 	}
-	again, stale := staleIn(node, now)
-	if result.askAgain && (!stale || again > askAgainAfter) {
-		again = askAgainAfter
+	again = result.again
+	if c.informers.Placement() && d.State != None && slices.ContainsFunc(result.fates, needsPlace) {
+		again = sooner(again, askAgainAfter)
+	}
+	if stale, will := staleIn(node, now); will {
+		again = sooner(again, stale)
 	}
 	return again, result.err
+}
+
+// sooner is the shorter of two times to wait, of which zero is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// needsPlace tells whether the fate hangs on the room that there is on other nodes.
+func needsPlace(f fate.Fate) bool {
+	return f.Verdict == fate.Stranded || f.Verdict == fate.Returns && f.Reason != fate.AlreadyReplaced
 }
 
 // sight is what the stream shows of a reconcile.
@@ -89,11 +109,12 @@ func (c *Controller) sight(node *corev1.Node, d Disruption, m marking, now time.
 
 // marking is what became of the markers of one node's pods.
 type marking struct {
-	fates  []fate.Fate
-	marked map[types.UID]Marker // pods that bear the marker they should
-	// askAgain: a right is missing, or a kind is not served: only asking again can show that this has changed.
-	askAgain bool
-	err      error
+	fates    []fate.Fate
+	marked   map[types.UID]Marker // pods that bear the marker they should
+	unmarked map[types.UID]Marker // pods that should bear it, and cannot
+	// again is when to look again although nothing will tell that this is due; zero for never.
+	again time.Duration
+	err   error
 }
 
 // markPods takes the verdicts of a node's pods and writes what follows. What is certain is written at once. Only then
@@ -107,15 +128,25 @@ func (c *Controller) markPods(lead context.Context, name string, going map[strin
 		view.pools = c.nodePools
 		result.fates = takeRoll(view, name, going, now)
 		result.marked = c.markersWanted(result.fates, name, going)
-		writes := plan(view.PodsOn(name), result.marked, c.writer.current)
+		pods := view.PodsOn(name)
+		if _, goes := going[name]; !goes && c.options.Mark[fate.Lost] {
+			keepDoomed(view, pods, result.marked, c.writer.current)
+		}
+		writes := plan(pods, result.marked, c.writer.current)
 		open := len(view.misses) > 0
 		if open {
 			writes = marksOnly(writes)
 		}
 		explain(writes, going, result.fates)
-		refused, err := c.apply(lead, writes, result.marked)
-		result.err = errors.Join(doubts, err)
-		result.askAgain = result.askAgain || refused || view.unserved
+		done := c.apply(lead, writes, result.marked)
+		result.unmarked, result.err = done.unmarked, errors.Join(append(done.errs, doubts)...)
+		result.again = sooner(result.again, done.again)
+		if view.unserved {
+			result.again = sooner(result.again, askAgainAfter)
+		}
+		if !open {
+			c.withdrawUnmarked(pods, result)
+		}
 		if !open || result.err != nil {
 			return result
 		}
@@ -231,6 +262,22 @@ func (c *Controller) candidates() []*corev1.Node {
 	return nodes
 }
 
+// leaving are the names of the nodes that may be in a state other than None, those that no longer exist among them.
+func (c *Controller) leaving() []string {
+	var names []string
+	for _, node := range c.candidates() {
+		names = append(names, node.Name)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.lost {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // disrupt is what the node and its NodeClaim say, refined by what Karpenter said of the interruption.
 func (c *Controller) disrupt(node *corev1.Node, now time.Time) Disruption {
 	claim := c.claimOf(node)
@@ -256,13 +303,20 @@ func (c *Controller) markersOf(node string) func() []Marker {
 	}
 }
 
-// apply makes all writes, a few at a time, and joins their errors. A missing right is no error: it is reported, and
-// refused says that the node should be looked at later.
-func (c *Controller) apply(ctx context.Context, writes []write, want map[types.UID]Marker) (refused bool, err error) {
+// applied is what became of writes.
+type applied struct {
+	unmarked map[types.UID]Marker // what could not be written although the pod is there
+	// again is when to look again at what is no error and may change untold: a missing right, a pod that had changed.
+	again time.Duration
+	errs  []error
+}
+
+// apply makes all writes, a few at a time. Markers that were not written are taken out of want.
+func (c *Controller) apply(ctx context.Context, writes []write, want map[types.UID]Marker) applied {
 	var (
 		mu    sync.Mutex
-		errs  []error
 		group sync.WaitGroup
+		done  = applied{unmarked: map[types.UID]Marker{}}
 		slots = make(chan struct{}, writesAtOnce)
 	)
 	for _, w := range writes {
@@ -272,22 +326,36 @@ func (c *Controller) apply(ctx context.Context, writes []write, want map[types.U
 			outcome, err := c.writer.mark(ctx, w.pod, w.text)
 			mu.Lock()
 			defer mu.Unlock()
-			switch {
-			case apierrors.IsForbidden(err):
-				refused = true
-				c.refusals.Report("patch", "pods/status", w.pod.Namespace, err)
-			case err != nil:
-				errs = append(errs, err)
-			case outcome == written:
-				c.logWrite(w, want[w.pod.UID])
-				c.noteWrite(w, want[w.pod.UID])
+			marker := want[w.pod.UID]
+			if err == nil && outcome == written {
+				c.logWrite(w, marker)
+				c.noteWrite(w, marker)
 				return
 			}
-			delete(want, w.pod.UID) // not marked: nothing to tell
+			delete(want, w.pod.UID)
+			c.unwritten(ctx, &done, w, marker, outcome, err)
 		})
 	}
 	group.Wait()
-	return refused, errors.Join(errs...)
+	return done
+}
+
+// unwritten takes note of a write that was not made. Where the pod is another one, there is nothing to tell. Where it is the
+// one that was judged, Events and the record carry what its marker cannot (DESIGN.md section 5). A missing right is no
+// error: it is reported.
+func (c *Controller) unwritten(ctx context.Context, done *applied, w write, marker Marker, o outcome, err error) {
+	switch {
+	case apierrors.IsForbidden(err):
+		done.again = sooner(done.again, askAgainAfter)
+		c.refusals.Report("patch", "pods/status", w.pod.Namespace, err)
+	case err != nil:
+		done.errs = append(done.errs, err)
+	case o == behind:
+		done.again = sooner(done.again, judgeAgainAfter)
+	}
+	if err != nil && w.text != "" && ctx.Err() == nil { // a former leader tells nothing
+		done.unmarked[w.pod.UID] = marker
+	}
 }
 
 func (c *Controller) logWrite(w write, marker Marker) {
@@ -313,13 +381,17 @@ func (c *Controller) logDecision(msg string, pod *corev1.Pod, m Marker, decision
 	c.show.decide(decision, pod, m, why, c.options.Clock())
 }
 
-// tell makes the Events of a node's marked pods.
-func (c *Controller) tell(fates []fate.Fate, want map[types.UID]Marker, going map[string]goingNode, name string) {
+// tell makes the Events and has the records made of a node's pods at risk: those that are marked and those that cannot be.
+func (c *Controller) tell(m marking, going map[string]goingNode, name string) {
 	var lost []string
-	for _, f := range fates {
-		marker, marked := want[f.Pod.UID]
+	for _, f := range m.fates {
+		marker, marked := m.marked[f.Pod.UID]
 		if !marked {
-			continue
+			var atRisk bool
+			if marker, atRisk = m.unmarked[f.Pod.UID]; !atRisk {
+				continue
+			}
+			c.tolds.unmark(f.Pod.UID, marker)
 		}
 		c.recorder.Marked(f.Pod, marker.risk())
 		c.herald.willBe(f, going[marker.Node].node, marker)
@@ -364,9 +436,6 @@ func (c *Controller) reconcilePod(lead context.Context, key queue.Key) (again ti
 	}
 	writes := plan([]*corev1.Pod{pod}, nil, c.writer.current)
 	explain(writes, nil, nil)
-	refused, err := c.apply(lead, writes, map[types.UID]Marker{})
-	if refused {
-		again = askAgainAfter
-	}
-	return again, err
+	done := c.apply(lead, writes, map[types.UID]Marker{})
+	return done.again, errors.Join(done.errs...)
 }

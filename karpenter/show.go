@@ -1,6 +1,7 @@
 package karpenter
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -170,9 +171,7 @@ func (s *show) stand(rows map[string]*stream.Standing) {
 		}
 	}
 	s.standing = rows
-	for _, row := range rows {
-		content.Standing = append(content.Standing, row)
-	}
+	content.Standing = slices.SortedFunc(maps.Values(rows), compareStanding)
 	s.hub.Put(content)
 }
 
@@ -243,12 +242,26 @@ func waitsFor(life Life) (condition, why string) {
 	return condition, stage.Reason
 }
 
+// compareStanding puts spot first: it goes without being asked, and the stream may have no room for all.
+func compareStanding(a, b *stream.Standing) int {
+	onDemand := func(row *stream.Standing) int {
+		if row.CapacityType == karpv1.CapacityTypeSpot {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(onDemand(a), onDemand(b)), cmp.Compare(a.Node, b.Node))
+}
+
 // standingShown is how many pods of one healthy node are shown.
 const standingShown = 10
 
-// note counts a pod of a healthy node, and shows the first that would not come back.
+// atRisk are the verdicts of pods that may not come back, the worst first.
+var atRisk = []fate.Verdict{fate.Lost, fate.Stranded, fate.Unsure}
+
+// note counts a pod of a healthy node, and shows the worst of those that would not come back.
 func note(rows map[string]*stream.Standing, node *corev1.Node, f fate.Fate) {
-	if f.Verdict != fate.Lost && f.Verdict != fate.Stranded && f.Verdict != fate.Unsure {
+	if !slices.Contains(atRisk, f.Verdict) {
 		return
 	}
 	row := rows[node.Name]
@@ -257,11 +270,17 @@ func note(rows map[string]*stream.Standing, node *corev1.Node, f fate.Fate) {
 		rows[node.Name] = row
 	}
 	row.Verdicts[string(f.Verdict)]++
-	if len(row.Pods) < standingShown {
-		row.Pods = append(row.Pods, &stream.StandingPod{
-			Namespace: f.Pod.Namespace, Name: f.Pod.Name, Verdict: string(f.Verdict), Reason: string(f.Reason), Message: f.Message,
-		})
+	pod := &stream.StandingPod{
+		Namespace: f.Pod.Namespace, Name: f.Pod.Name, Verdict: string(f.Verdict), Reason: string(f.Reason), Message: f.Message,
 	}
+	at, _ := slices.BinarySearchFunc(row.Pods, pod, compareAtRisk)
+	row.Pods = slices.Insert(row.Pods, at, pod)
+	row.Pods = row.Pods[:min(len(row.Pods), standingShown)]
+}
+
+func compareAtRisk(a, b *stream.StandingPod) int {
+	rank := func(p *stream.StandingPod) int { return slices.Index(atRisk, fate.Verdict(p.Verdict)) }
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // ShowClaims shows NodeClaims on their way to a node, and how far those are that go. Call it before the claims run.

@@ -204,3 +204,62 @@ func TestShowClaims(t *testing.T) {
 		return len(s.Coming) == 0 && len(s.Going) == 1 && s.Going[0].WaitsFor == karpv1.ConditionTypeDrained
 	})
 }
+
+// Of more pods than are shown, the worst are, whatever order they come in.
+func TestNoteShowsTheWorst(t *testing.T) {
+	node := aSight("n", Disruption{}).node
+	rows := map[string]*stream.Standing{}
+	for i := range standingShown {
+		note(rows, node, aFate(fmt.Sprint("u", i), fate.Unsure))
+	}
+	note(rows, node, aFate("s", fate.Stranded))
+	note(rows, node, aFate("l2", fate.Lost))
+	note(rows, node, aFate("l1", fate.Lost))
+	var names []string
+	for _, pod := range rows["n"].Pods {
+		names = append(names, pod.Name)
+	}
+	if want := []string{"pl1", "pl2", "ps", "pu0", "pu1", "pu2", "pu3", "pu4", "pu5", "pu6"}; !slices.Equal(names, want) {
+		t.Errorf("shown are %v, want %v", names, want)
+	}
+	if !maps.Equal(rows["n"].Verdicts, map[string]int{"Lost": 2, "Stranded": 1, "Unsure": standingShown}) {
+		t.Errorf("counted are %v", rows["n"].Verdicts)
+	}
+}
+
+// Where the stream has no room for all healthy nodes, it has spot ones, those that come later too, and then the first by
+// name.
+func TestShowStandsSpotFirst(t *testing.T) {
+	const room, spots = 512, 200
+	w := watch(t)
+	s := newShow(w.hub)
+	rows := map[string]*stream.Standing{}
+	add := func(capacity string, i int) {
+		name := fmt.Sprintf("%s-%04d", capacity, i)
+		rows[name] = &stream.Standing{Node: name, CapacityType: capacity, Verdicts: map[string]int{"Lost": 1}}
+	}
+	for i := range 2 * room {
+		add(karpv1.CapacityTypeOnDemand, i)
+	}
+	for i := range spots {
+		add(karpv1.CapacityTypeSpot, i)
+	}
+	s.stand(maps.Clone(rows))
+	count := func(state *stream.State) (n int) {
+		for _, row := range state.Standing {
+			if row.CapacityType == karpv1.CapacityTypeSpot {
+				n++
+			}
+		}
+		return n
+	}
+	state := w.until("a full table", func(s *stream.State) bool { return len(s.Standing) == room })
+	if count(state) != spots || state.Standing[room-spots-1].Node != fmt.Sprintf("on-demand-%04d", room-spots-1) {
+		t.Errorf("%d spot nodes are shown, and on-demand ones to %s", count(state), state.Standing[room-spots-1].Node)
+	}
+	for i := range 100 {
+		add(karpv1.CapacityTypeSpot, spots+i)
+	}
+	s.stand(maps.Clone(rows))
+	w.until("more spot nodes", func(s *stream.State) bool { return len(s.Standing) == room && count(s) == spots+100 })
+}

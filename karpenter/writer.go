@@ -27,6 +27,7 @@ type outcome int
 const (
 	written    outcome = iota
 	anotherPod         // the pod is gone, or another has its name
+	behind             // the pod has changed since it was judged: it must be judged again
 )
 
 // writesRemembered bounds what is remembered of own writes. It has to last until the cache has caught up, seconds at most.
@@ -47,22 +48,37 @@ type statusWriter struct {
 	own    *lru.Cache // of ownWrite by UID
 }
 
-// An ownWrite is what a pod bears from a resourceVersion on.
-type ownWrite struct{ version, text string }
+// An ownWrite is what a pod bears from a resourceVersion on, and whether it was being deleted by then.
+type ownWrite struct {
+	version, text string
+	deleting      bool
+}
 
 func newStatusWriter(client kubernetes.Interface) statusWriter {
 	return statusWriter{client, lru.New(writesRemembered)}
 }
 
+// mark writes a marker whatever else has changed of the pod, because evictions do not wait. A removal rests on what the pod
+// was when it was judged, and is refused where that is over:
+//
+//  1. a taint is taken back, and the pod, which lives by the cache, is to bear no marker any more;
+//  2. an eviction gives it a deletionTimestamp: it is being lost now, and keeps its marker (DESIGN.md section 5);
+//  3. the removal of 1 arrives. It names the resourceVersion before 2, and the API server answers 409.
 func (w statusWriter) mark(ctx context.Context, pod *corev1.Pod, text string) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	after, err := w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, markPatch(pod, text),
+	version := ""
+	if text == "" {
+		version = w.judged(pod)
+	}
+	after, err := w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, markPatch(pod, text, version),
 		metav1.PatchOptions{FieldManager: domain.FieldManager}, "status")
 	switch {
 	case err == nil:
-		w.own.Add(pod.UID, ownWrite{after.ResourceVersion, text})
+		w.own.Add(pod.UID, ownWrite{after.ResourceVersion, text, after.DeletionTimestamp != nil})
 		return written, nil
+	case text == "" && apierrors.IsConflict(err):
+		return behind, nil
 	case apierrors.IsNotFound(err), isOtherUID(err):
 		return anotherPod, nil
 	}
@@ -72,29 +88,49 @@ func (w statusWriter) mark(ctx context.Context, pod *corev1.Pod, text string) (o
 // current prefers an own write to a cache that is older than it. Without this, a reconcile that comes between the write
 // and its watch event would write the same again.
 func (w statusWriter) current(pod *corev1.Pod) (string, bool) {
-	own, known := w.own.Get(pod.UID)
-	if !known {
-		return markOf(pod)
-	}
-	wrote := own.(ownWrite)
-	if order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, wrote.version); err != nil || order >= 0 {
-		w.own.Remove(pod.UID)
+	wrote, newer := w.newer(pod)
+	if !newer {
 		return markOf(pod)
 	}
 	return wrote.text, wrote.text != ""
 }
 
+// newer is the own write that the pod from the cache is older than, if there is one.
+func (w statusWriter) newer(pod *corev1.Pod) (ownWrite, bool) {
+	own, known := w.own.Get(pod.UID)
+	if !known {
+		return ownWrite{}, false
+	}
+	wrote := own.(ownWrite)
+	if order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, wrote.version); err != nil || order >= 0 {
+		w.own.Remove(pod.UID)
+		return ownWrite{}, false
+	}
+	return wrote, true
+}
+
+// judged is the resourceVersion of the pod that a removal rests on: the cache's, or that of an own write which the cache has
+// not seen yet, unless its answer already told of a deletion that the cache does not have.
+func (w statusWriter) judged(pod *corev1.Pod) string {
+	if wrote, newer := w.newer(pod); newer && !wrote.deleting {
+		return wrote.version
+	}
+	return pod.ResourceVersion
+}
+
 // markPatch is a JSON merge patch that names the pod's UID. A pod that was recreated under the name has another, and a
-// UID cannot be changed, so that the API server refuses the patch.
-func markPatch(pod *corev1.Pod, text string) []byte {
+// UID cannot be changed, so that the API server refuses the patch. A resourceVersion, where it is not empty, has it refused
+// on any change of the pod since.
+func markPatch(pod *corev1.Pod, text, resourceVersion string) []byte {
 	var value *string // null removes the annotation
 	if text != "" {
 		value = &text
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid":         pod.UID,
-		"annotations": map[string]*string{domain.AtRisk: value},
-	}})
+	metadata := map[string]any{"uid": pod.UID, "annotations": map[string]*string{domain.AtRisk: value}}
+	if resourceVersion != "" {
+		metadata["resourceVersion"] = resourceVersion
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		panic(err) // strings in maps can always be written
 	}
@@ -102,7 +138,7 @@ func markPatch(pod *corev1.Pod, text string) []byte {
 }
 
 // isOtherUID tells whether the API server refused a write because the object of that name is another one: 422 on
-// metadata.uid. A 409 is no such thing: it says that others wrote to the pod all the time, and is tried again.
+// metadata.uid. A 409 is no such thing: it says that others wrote to the pod meanwhile, and is tried again.
 func isOtherUID(err error) bool {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok || !apierrors.IsInvalid(err) || status.Status().Details == nil {

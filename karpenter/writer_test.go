@@ -16,12 +16,12 @@ import (
 )
 
 func TestMarkPatch(t *testing.T) {
-	for text, want := range map[string]string{
-		"x": `{"metadata":{"annotations":{"rollcall.dev/at-risk":"x"},"uid":"u"}}`,
-		"":  `{"metadata":{"annotations":{"rollcall.dev/at-risk":null},"uid":"u"}}`,
+	for _, tc := range []struct{ text, version, want string }{
+		{"x", "", `{"metadata":{"annotations":{"rollcall.dev/at-risk":"x"},"uid":"u"}}`},
+		{"", "8", `{"metadata":{"annotations":{"rollcall.dev/at-risk":null},"resourceVersion":"8","uid":"u"}}`},
 	} {
-		if got := string(markPatch(markedPod("u", "", false), text)); got != want || !json.Valid([]byte(got)) {
-			t.Errorf("got %s, want %s", got, want)
+		if got := string(markPatch(markedPod("u", "", false), tc.text, tc.version)); got != tc.want || !json.Valid([]byte(got)) {
+			t.Errorf("got %s, want %s", got, tc.want)
 		}
 	}
 }
@@ -94,6 +94,50 @@ func TestCurrentSeesOwnWrites(t *testing.T) {
 	}
 	expect(at("9", "old"), "")
 	expect(at("10", ""), "")
+}
+
+// A removal names the resourceVersion that it rests on, a mark none; and a 409 to a removal is no error.
+func TestRemovalRestsOnAVersion(t *testing.T) {
+	client := fake.NewClientset()
+	var (
+		sent     string
+		deleting bool
+		answer   error
+	)
+	client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		sent = ""
+		var patch struct {
+			Metadata struct{ ResourceVersion string }
+		}
+		if err := json.Unmarshal(action.(clienttesting.PatchAction).GetPatch(), &patch); err != nil {
+			t.Error(err)
+		}
+		sent = patch.Metadata.ResourceVersion
+		pod := markedPod("u", "x", deleting)
+		pod.ResourceVersion = "10"
+		return true, pod, answer
+	})
+	w := newStatusWriter(client)
+	at := func(version string) *corev1.Pod {
+		pod := markedPod("u", "x", false)
+		pod.ResourceVersion = version
+		return pod
+	}
+	expect := func(what string, pod *corev1.Pod, text, version string, want outcome) {
+		t.Helper()
+		if got, err := w.mark(t.Context(), pod, text); got != want || err != nil || sent != version {
+			t.Errorf("%s: outcome %d, %v, with resourceVersion %q, want %d with %q", what, got, err, sent, want, version)
+		}
+	}
+	expect("a removal", at("8"), "", "8", written)
+	expect("a mark", at("8"), "x", "", written)
+	expect("after an own write", at("9"), "", "10", written)
+	expect("after the cache has caught up", at("11"), "", "11", written)
+	deleting = true
+	expect("a mark of a pod that is being deleted", at("9"), "x", "", written)
+	expect("a deletion that the cache has not seen", at("9"), "", "9", written)
+	answer = apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("modified"))
+	expect("the pod has changed", at("11"), "", "11", behind)
 }
 
 // A dry run says what it would do once, and again when the pod has changed.

@@ -103,7 +103,7 @@ func (r *Roll) lostThere(pod *corev1.Pod, by []string) (Fate, bool) {
 	return f, true
 }
 
-// nearestFirst orders nodes by deadline: known ones first, then committed before pending, then by name.
+// nearestFirst orders nodes by deadline: known ones first, then by name.
 func (r *Roll) nearestFirst(nodes []string) []string {
 	ordered := slices.Clone(nodes)
 	slices.SortFunc(ordered, func(a, b string) int {
@@ -112,7 +112,6 @@ func (r *Roll) nearestFirst(nodes []string) []string {
 		return cmp.Or(
 			lastIf(left.Deadline.IsZero(), right.Deadline.IsZero()),
 			left.Deadline.Compare(right.Deadline),
-			lastIf(!left.Committed, !right.Committed),
 			strings.Compare(a, b),
 		)
 	})

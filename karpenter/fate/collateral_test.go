@@ -110,7 +110,7 @@ func TestInboundNamesTheNearestDeadlineFirst(t *testing.T) {
 		{Node: "d-soon", Deadline: now.Add(time.Minute), Committed: true},
 	}, Options{Now: now})
 	got := r.Inbound("home")
-	want := []string{"d-soon", "e-soon-pending", "c-late", "b-committed", "a-pending", "f-pending"}
+	want := []string{"d-soon", "e-soon-pending", "c-late", "a-pending", "b-committed", "f-pending"}
 	if len(got) != 1 || !slices.Equal(got[0].By, want) {
 		t.Fatalf("got %v, want %v", got, want)
 	}

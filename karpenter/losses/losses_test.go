@@ -68,6 +68,29 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// What is told of a pod whose end is known changes nothing: its loss is recorded although its marker is removed after it.
+func TestClearedAfterTheEnd(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}}
+	for name, tc := range map[string]struct {
+		ending Ending
+		want   step
+	}{
+		"lost":     {Lost, shut},
+		"finished": {Finished, leave},
+		"alive":    {Unended, leave},
+	} {
+		r := New(nil, nil, nil, Options{Clock: func() time.Time { return noon }})
+		r.Marked(pod, Risk{})
+		if tc.ending != Unended {
+			r.Ended(pod, Risk{}, tc.ending)
+		}
+		r.Cleared(pod)
+		if got := decide(nil, pod, false, r.toldOf(keyOf(pod))); got != tc.want {
+			t.Errorf("%s: got %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
 // A record's name is the pod's own, of any length, and differs by UID alone.
 func TestRecordName(t *testing.T) {
 	a := key{"shop", "web", "1"}

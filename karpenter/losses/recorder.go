@@ -69,14 +69,22 @@ func New(client dynamic.Interface, typed kubernetes.Interface, pods corelisters.
 	return &Recorder{options: o, client: client, typed: typed, pods: pods, own: lru.New(pendingAtMost), told: map[key]told{}}
 }
 
-// Marked says that the pod bears the marker. It may be said again at any time.
+// Marked says that the pod bears the marker, or should and cannot. It may be said again at any time.
 func (r *Recorder) Marked(pod *corev1.Pod, risk Risk) {
 	r.tell(pod, func(t *told) { t.pod, t.risk, t.marked, t.cleared = pod, risk, true, false })
 }
 
-// Cleared says that the pod's marker was taken off.
+// Cleared says that the pod's marker was taken off. Of a pod whose end is known that changes nothing:
+//
+//  1. a marked pod fails with DisruptionTarget before its record was written: Ended(Lost) is told;
+//  2. its node's key sees a pod that is Finished, removes the marker, and Cleared is told;
+//  3. the record of 1 is decided upon. Had 2 taken the mark back, the loss would be forgotten.
 func (r *Recorder) Cleared(pod *corev1.Pod) {
-	r.tell(pod, func(t *told) { t.marked, t.cleared = false, true })
+	r.tell(pod, func(t *told) {
+		if t.ending == Unended {
+			t.marked, t.cleared = false, true
+		}
+	})
 }
 
 // Ended says how a pod that bore the marker ended. The pod is its last known state.
