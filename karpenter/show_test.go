@@ -210,16 +210,16 @@ func TestNoteShowsTheWorst(t *testing.T) {
 	node := aSight("n", Disruption{}).node
 	rows := map[string]*stream.Standing{}
 	for i := range standingShown {
-		note(rows, node, aFate(fmt.Sprint("u", i), fate.Unsure))
+		note(rows, node, aFate(fmt.Sprint("a", i), fate.Unsure))
 	}
-	note(rows, node, aFate("s", fate.Stranded))
-	note(rows, node, aFate("l2", fate.Lost))
-	note(rows, node, aFate("l1", fate.Lost))
+	note(rows, node, aFate("m", fate.Stranded))
+	note(rows, node, aFate("z2", fate.Lost))
+	note(rows, node, aFate("z1", fate.Lost))
 	var names []string
 	for _, pod := range rows["n"].Pods {
 		names = append(names, pod.Name)
 	}
-	if want := []string{"pl1", "pl2", "ps", "pu0", "pu1", "pu2", "pu3", "pu4", "pu5", "pu6"}; !slices.Equal(names, want) {
+	if want := []string{"pz1", "pz2", "pm", "pa0", "pa1", "pa2", "pa3", "pa4", "pa5", "pa6"}; !slices.Equal(names, want) {
 		t.Errorf("shown are %v, want %v", names, want)
 	}
 	if !maps.Equal(rows["n"].Verdicts, map[string]int{"Lost": 2, "Stranded": 1, "Unsure": standingShown}) {

@@ -241,7 +241,7 @@ var logLine = regexp.MustCompile(`(?m)^[EWIF]\d{4} |level=(ERROR|WARN)`)
 // seesAnotherLeader kills the leader: the view says so, keeps what it knew, finds the next one, and the cursor stays.
 func (s *stage) seesAnotherLeader(p *livepane.Pane, leader *liverollcall.Program) {
 	leader.Kill()
-	p.Shows("! disconnected", "shown is what was known", "» ! committed  spot-2")
+	p.Shows("! disconnected", "data ", "» ! committed  spot-2")
 	s.leads("second")
 	screen := p.Shows("* live", "second leads now", "» ! committed  spot-2")
 	if logLine.MatchString(screen) {

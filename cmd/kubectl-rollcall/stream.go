@@ -96,7 +96,7 @@ func (o *streamOptions) run(ctx context.Context, out, messages io.Writer) error 
 		if err != nil {
 			return fmt.Errorf("--record: %w", err)
 		}
-		defer file.Close()
+		defer closeRecording(file)
 		taps = append(taps, stream.NewRecorder(file, time.Now).Record)
 	}
 	if o.output == "json" {
@@ -117,6 +117,16 @@ func (o *streamOptions) run(ctx context.Context, out, messages io.Writer) error 
 		return nil
 	}})
 	return o.follow(ctx, client, out, messages)
+}
+
+// closeRecording leaves no file without a record: it would keep the same command from being tried again. The file is made
+// before there is a record so that one that cannot be written is told before anything is asked.
+func closeRecording(file *os.File) {
+	info, err := file.Stat()
+	_ = file.Close() // each record was written at once, or its error told
+	if err == nil && info.Size() == 0 {
+		_ = os.Remove(file.Name()) // then it stays, which the next try tells
+	}
 }
 
 // follow shows the client's frames until there are no more.

@@ -153,3 +153,25 @@ echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","s
 		}
 	}
 }
+
+// A first record that is cut short, or of another version, is an error and prints nothing; nor does it leave a recording
+// that keeps the same command from being tried again.
+func TestStreamUnusable(t *testing.T) {
+	for name, tc := range map[string]struct{ body, says string }{
+		"cut short":       {`{"kind":"snapshot","seq":1,"ser`, "error: "},
+		"another version": {`{"kind":"snapshot","seq":1,"server":{"version":2,"program":"v9"}}` + "\n", "speaks version 2"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, tc.body) }))
+		t.Cleanup(server.Close)
+		recording := filepath.Join(t.TempDir(), "recording")
+		for range 2 {
+			got := rollcall(t, nil, "stream", "--stream-address", server.Listener.Addr().String(), "--once", "-o", "json", "--record", recording)
+			if got.status != 1 || got.stdout != "" || !strings.Contains(got.stderr, tc.says) || strings.Contains(got.stderr, "exists") {
+				t.Errorf("%s: exit status %d, said %q and %q", name, got.status, got.stdout, got.stderr)
+			}
+		}
+		if _, err := os.Stat(recording); !os.IsNotExist(err) {
+			t.Errorf("%s: a recording is left: %v", name, err)
+		}
+	}
+}

@@ -59,7 +59,7 @@ func (o *uiOptions) run(ctx context.Context, in io.Reader, out io.Writer) error 
 
 	ctx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	defer running.Wait()
+	defer waitBriefly(&running)
 	defer stop()
 	dialer, mode, err := o.open(ctx, &running)
 	if err != nil {
@@ -71,6 +71,26 @@ func (o *uiOptions) run(ctx context.Context, in io.Reader, out io.Writer) error 
 		Frames: client.Frames(), Context: contextName(o.connection, o.address, o.replay), Mode: mode,
 		ASCII: o.ascii || !tui.SpeaksUTF8(os.Getenv), Now: time.Now, In: in, Out: out,
 	})
+}
+
+// lastWait is how long what runs may take to end once a person has quit.
+const lastWait = time.Second
+
+// waitBriefly waits for what was told to end, but not for ever: client-go runs a credential plugin within the request and
+// without its context (k8s.io/client-go plugin/pkg/client/auth/exec RoundTrip), so that a login that waits for a browser
+// ends when it likes. The process ends then anyway, and nothing that it leaves behind writes anything.
+func waitBriefly(running *sync.WaitGroup) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		running.Wait()
+	}()
+	timer := time.NewTimer(lastWait)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
 }
 
 // open returns what opens the stream, and what people should know of who is behind it.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,3 +63,23 @@ func TestAdvising(t *testing.T) {
 type refusing struct{ err error }
 
 func (r refusing) Dial(context.Context) (*stream.Connection, error) { return nil, r.err }
+
+// Who quits does not wait for a credential plugin that does not end.
+func TestWaitBriefly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running sync.WaitGroup
+		login := make(chan struct{})
+		running.Go(func() { <-login })
+		begun := time.Now()
+		waitBriefly(&running)
+		if took := time.Since(begun); took != lastWait {
+			t.Errorf("with one that does not end it took %v", took)
+		}
+		close(login)
+		begun = time.Now()
+		waitBriefly(&running)
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("with one that ended it took %v", took)
+		}
+	})
+}

@@ -82,6 +82,9 @@ func (a *Arrivals) Held(row *ComingNode) {
 	} else if old != nil {
 		a.drop(old.ID) // another node of that name
 	}
+	if row.Held {
+		row.Released = time.Time{} // the taint came back
+	}
 	a.holds[row.Node] = row
 	a.show(row.Node)
 }

@@ -34,8 +34,8 @@ type ClientOptions struct {
 	Clock func() time.Time
 	// Jitter returns a number in [0,1), for the pauses before attempts.
 	Jitter func() float64
-	// Tap sees every record as it came, without its end of line, before it is looked at. The bytes are the client's: copy
-	// them to keep them. An error ends Run.
+	// Tap sees every record that came whole and in its place, as it came, without its end of line: what cannot be used is
+	// of no use to who prints or keeps it either. The bytes are the client's: copy them to keep them. An error ends Run.
 	Tap func(line []byte) error
 }
 
@@ -146,12 +146,12 @@ func (c *Client) publish() {
 
 // attempt opens one stream and follows it to its end. It clears the failures once a snapshot came.
 func (c *Client) attempt(ctx context.Context, failures *int) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	timeout := time.AfterFunc(patience, cancel)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timeout := time.AfterFunc(patience, func() { cancel(ErrNoAnswer) })
 	connection, err := c.dialer.Dial(ctx)
 	if !timeout.Stop() {
-		err = errors.Join(err, fmt.Errorf("no answer for %v", patience))
+		err = late(err)
 	}
 	if err != nil {
 		if connection != nil {
@@ -161,17 +161,48 @@ func (c *Client) attempt(ctx context.Context, failures *int) error {
 	}
 	c.frame.Peer = printable(connection.Peer)
 	lines, ended := make(chan []byte), make(chan error, 1)
-	go func() { ended <- readLines(ctx, connection.Body, lines) }()
-	err = c.follow(ctx, connection.Recorded, lines, ended, failures)
-	cancel()
+	body := &heard{connection.Body, make(chan struct{}, 1)}
+	go func() { ended <- readLines(ctx, body, lines) }()
+	err = c.follow(ctx, connection.Recorded, body.bytes, lines, ended, failures)
+	cancel(nil)
 	_ = connection.Body.Close() // a read in flight returns
 	for range lines {
 	} // closed by the reader when it has ended
 	return err
 }
 
+// ErrNoAnswer is the cause (context.Cause) of the end of a Dial that took longer than the client waits. A Dialer that is
+// cut short by it says what it was waiting for, and of whom.
+var ErrNoAnswer = fmt.Errorf("no answer for %v", patience)
+
+// late is the error of a Dial that was given up: the dialer's own words where it has some for people.
+func late(err error) error {
+	var told *ConnectError
+	if errors.As(err, &told) {
+		return err
+	}
+	return &ConnectError{Problem: "the controller was not reached: " + ErrNoAnswer.Error(), Advice: "check the way to it", Err: ErrNoAnswer}
+}
+
+// heard is a body that tells when bytes come: a long record over a slow line is no silence. bytes has one place.
+type heard struct {
+	io.Reader
+	bytes chan struct{}
+}
+
+func (h *heard) Read(p []byte) (int, error) {
+	n, err := h.Reader.Read(p)
+	if n > 0 {
+		select {
+		case h.bytes <- struct{}{}:
+		default: // the last is not noticed yet
+		}
+	}
+	return n, err
+}
+
 // follow applies records until the stream ends.
-func (c *Client) follow(ctx context.Context, recorded bool, lines <-chan []byte, ended <-chan error, failures *int) error {
+func (c *Client) follow(ctx context.Context, recorded bool, bytes <-chan struct{}, lines <-chan []byte, ended <-chan error, failures *int) error {
 	session := &session{last: c.frame.State}
 	silence := patience
 	quiet := time.NewTimer(silence)
@@ -184,6 +215,10 @@ func (c *Client) follow(ctx context.Context, recorded bool, lines <-chan []byte,
 			return ctx.Err()
 		case <-quiet.C:
 			return fmt.Errorf("nothing came for %v", silence)
+		case <-bytes:
+			if !recorded {
+				quiet.Reset(silence)
+			}
 		case <-next.C:
 			c.publish()
 		case line, ok := <-lines:
@@ -209,16 +244,16 @@ func (c *Client) follow(ctx context.Context, recorded bool, lines <-chan []byte,
 
 // take applies one line.
 func (c *Client) take(s *session, line []byte) error {
-	if c.options.Tap != nil {
-		if err := c.options.Tap(line); err != nil {
-			return &tapError{err}
-		}
-	}
 	var record Record
 	if err := json.Unmarshal(line, &record); err != nil {
 		return fmt.Errorf("a record cannot be read: %w", err)
 	}
 	state, err := s.apply(&record)
+	if err == nil || s.live && errors.Is(err, errFellBehind) { // that record is in its place too, the last
+		if tap := c.tap(line); tap != nil {
+			return tap
+		}
+	}
 	if err != nil {
 		if record.Kind == FellBehind {
 			c.frame.FellBehind++
@@ -234,11 +269,28 @@ func (c *Client) take(s *session, line []byte) error {
 	return nil
 }
 
-// readLines hands out lines until the body ends. It closes lines in the end.
+func (c *Client) tap(line []byte) error {
+	if c.options.Tap == nil {
+		return nil
+	}
+	if err := c.options.Tap(line); err != nil {
+		return &tapError{err}
+	}
+	return nil
+}
+
+// wholeLines is a bufio.SplitFunc of the lines that have their end. What a broken stream leaves of a line is no record,
+// and would hide why the stream broke.
+func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) {
+	return bufio.ScanLines(data, false)
+}
+
+// readLines hands out whole lines until the body ends. It closes lines in the end.
 func readLines(ctx context.Context, body io.Reader, lines chan<- []byte) error {
 	defer close(lines)
 	scanner := bufio.NewScanner(body)
 	scanner.Buffer(make([]byte, 0, 64<<10), maxLine)
+	scanner.Split(wholeLines)
 	for scanner.Scan() {
 		line := append([]byte(nil), scanner.Bytes()...)
 		if len(line) == 0 {

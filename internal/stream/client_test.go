@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -296,4 +297,105 @@ func TestTap(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a broken stream leaves of a line is no record, and does not hide why it broke; nor is a record that has no place in
+// the stream given on.
+func TestTapHasUsableRecordsOnly(t *testing.T) {
+	const snapshot, broke = `{"kind":"snapshot","seq":1,"server":{"version":1,"heartbeatSeconds":10}}`, "the stream broke: a reset"
+	const cut = `{"kind":"fell-behind","seq":2}`
+	for name, tc := range map[string]struct {
+		body, notice string
+		tapped       []string
+	}{
+		"half a record":        {snapshot + "\n" + `{"kind":"upda`, broke, []string{snapshot}},
+		"half a snapshot":      {snapshot[:20], broke, nil},
+		"a whole one, unended": {snapshot, broke, nil},
+		"no JSON":              {snapshot + "\n{\n", "a record cannot be read", []string{snapshot}},
+		"another version":      {`{"kind":"snapshot","seq":1,"server":{"version":2}}` + "\n", "speaks version 2", nil},
+		"too slow":             {snapshot + "\n" + cut + "\n", "too slow", []string{snapshot, cut}},
+		"too slow at once":     {cut + "\n", "too slow", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				var tapped []string
+				s := newStage(t, ClientOptions{Tap: func(line []byte) error {
+					tapped = append(tapped, string(line))
+					return nil
+				}})
+				to := s.connects()
+				_, _ = io.WriteString(to.w, tc.body)
+				_ = to.w.CloseWithError(errors.New("a reset"))
+				if f := s.frame(); f.Phase != Disconnected || !strings.Contains(f.Notice, tc.notice) {
+					t.Errorf("%+v, want the notice %q", f, tc.notice)
+				}
+				if !slices.Equal(tapped, tc.tapped) {
+					t.Errorf("tapped %q, want %q", tapped, tc.tapped)
+				}
+			})
+		})
+	}
+}
+
+// A record that takes long to come is no silence.
+func TestSlowSnapshot(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, ClientOptions{})
+		to := s.connects()
+		for _, part := range []string{`{"kind":"snapshot",`, `"seq":1,`, `"server":{"version":1,`, `"heartbeatSeconds":10}}`, "\n"} {
+			_, _ = io.WriteString(to.w, part)
+			time.Sleep(patience - time.Second)
+		}
+		if f := s.frame(); f.Phase != Live || f.Reconnects != 0 {
+			t.Errorf("slow: %+v", f)
+		}
+		time.Sleep(silences*10*time.Second - (patience - time.Second))
+		if f := s.frame(); f.Phase != Disconnected {
+			t.Errorf("silent: %+v", f)
+		}
+	})
+}
+
+// An attempt that hangs ends in one error of one line with the way out: the dialer's own, where it has words.
+func TestPatience(t *testing.T) {
+	for name, tc := range map[string]struct{ says, want *ConnectError }{
+		"no words":  {nil, &ConnectError{Problem: "the controller was not reached: no answer for 15s", Advice: "check the way to it"}},
+		"its words": {&ConnectError{Problem: "the cluster at h does not answer", Advice: "look"}, &ConnectError{Problem: "the cluster at h does not answer", Advice: "look"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				client := NewClient(hanging{tc.says}, ClientOptions{Jitter: func() float64 { return 1 }})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- client.Run(ctx) }()
+				time.Sleep(patience)
+				synctest.Wait()
+				f := <-client.Frames()
+				var e *ConnectError
+				if f.Phase != Disconnected || !errors.As(f.Err, &e) || f.Notice != tc.want.Problem || f.Err.Error() != f.Notice || e.Advice != tc.want.Advice {
+					t.Errorf("%+v", f)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(ErrNoAnswer)
+	if _, err := Address("127.0.0.1:1").Dial(ctx); err == nil || err.Error() != "no controller answers at 127.0.0.1:1: no answer for 15s" {
+		t.Errorf("an address: %v", err)
+	}
+}
+
+// hanging dials for ever, and says in the end what it has to say.
+type hanging struct{ says *ConnectError }
+
+func (h hanging) Dial(ctx context.Context) (*Connection, error) {
+	<-ctx.Done()
+	if h.says != nil && context.Cause(ctx) == ErrNoAnswer {
+		return nil, h.says
+	}
+	return nil, ctx.Err()
 }

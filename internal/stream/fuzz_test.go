@@ -12,13 +12,13 @@ import (
 // Whatever bytes come, a client neither panics nor keeps what a terminal would obey, and what it keeps is bounded.
 func FuzzClientTakesAnything(f *testing.F) {
 	snapshot := `{"kind":"snapshot","seq":1,"server":{"version":1,"boot":"a","heartbeatSeconds":10}}`
-	f.Add([]byte(snapshot + "\n" + `{"kind":"update","seq":2,"pods":[{"uid":"1","name":"\u001b[2J"},null],"gone":{"pods":["1"]}}`))
-	f.Add([]byte(snapshot + "\n" + `{"kind":"update","seq":2,"left":{"pods":-1},"decisions":[{"seq":18446744073709551615},{"seq":1},null]}`))
-	f.Add([]byte(`{"kind":"snapshot","seq":1,"server":{"version":2}}`))
+	f.Add([]byte(snapshot + "\n" + `{"kind":"update","seq":2,"pods":[{"uid":"1","name":"\u001b[2J"},null],"gone":{"pods":["1"]}}` + "\n"))
+	f.Add([]byte(snapshot + "\n" + `{"kind":"update","seq":2,"left":{"pods":-1},"decisions":[{"seq":18446744073709551615},{"seq":1},null]}` + "\n"))
+	f.Add([]byte(`{"kind":"snapshot","seq":1,"server":{"version":2}}` + "\n"))
 	f.Add([]byte(snapshot[:40]))
-	f.Add([]byte(snapshot + "\n" + `{"kind":"fell-behind","seq":2,"message":"` + strings.Repeat("m", 3000) + `"}`))
-	f.Add([]byte(snapshot + "\n" + `{"kind":"update","seq":2,"keys":[{"id":"` + strings.Repeat("k", 2000) + `"}],"going":[{"name":"","verdicts":{"\u202e":1}}]}`))
-	f.Add([]byte(snapshot + "\n\xff\xfe\n" + `[1]` + "\n" + `"text"`))
+	f.Add([]byte(snapshot + "\n" + `{"kind":"fell-behind","seq":2,"message":"` + strings.Repeat("m", 3000) + `"}` + "\n"))
+	f.Add([]byte(snapshot + "\n" + `{"kind":"update","seq":2,"keys":[{"id":"` + strings.Repeat("k", 2000) + `"}],"going":[{"name":"","verdicts":{"\u202e":1}}]}` + "\n"))
+	f.Add([]byte(snapshot + "\n\xff\xfe\n" + `[1]` + "\n" + `"text"` + "\n"))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := &session{}
 		client := &Client{options: ClientOptions{Clock: (&at{begin}).Now}, frames: make(chan Frame, 1)}

@@ -98,19 +98,19 @@ func (p *player) Close() error {
 	return err
 }
 
-// play writes the lines at their time, until there are no more or ctx ends.
+// play writes the lines at their time, until there are no more or ctx ends. A line that cannot be read was cut short, by
+// the end of whoever recorded or of the stream that was recorded; what follows is of no use before the next snapshot.
 func (r Replay) play(ctx context.Context, lines *bufio.Scanner, to io.Writer) error {
 	var last time.Time
+	broken := false
 	for lines.Scan() {
 		var record struct {
 			Kind RecordKind
 			Time time.Time
 		}
-		if json.Unmarshal(lines.Bytes(), &record) != nil {
-			return ErrEnded // whoever recorded was ended within a line
-		}
-		if record.Kind == FellBehind {
-			continue // it ended the client's connection then, and the next line is a snapshot
+		broken = json.Unmarshal(lines.Bytes(), &record) != nil || broken && record.Kind != Snapshot
+		if broken || record.Kind == FellBehind {
+			continue // a fell-behind record ended the client's connection then, and the next line is a snapshot
 		}
 		gap := time.Duration(0)
 		if !last.IsZero() {

@@ -105,3 +105,27 @@ func TestBrokenRecordings(t *testing.T) {
 		t.Errorf("broken off: %+v", f)
 	}
 }
+
+// A line that was cut short within a recording costs what belongs to it: it goes on with the next snapshot.
+func TestReplaySkipsBrokenLines(t *testing.T) {
+	lines := strings.SplitAfter(anHour, "\n")
+	half := lines[2][:30] + "\n"
+	for name, tc := range map[string]struct {
+		lines []string
+		boot  string
+		last  uint64
+	}{
+		"before a snapshot":  {[]string{lines[0], lines[1], half, lines[4], lines[5]}, "b", 2},
+		"instead of one":     {[]string{lines[0], half, lines[4], lines[5]}, "b", 2},
+		"within a stream":    {[]string{lines[0], lines[1], half, lines[5], lines[4]}, "b", 1},
+		"nothing comes next": {[]string{lines[0], lines[1], half, lines[5]}, "a", 1},
+	} {
+		client := NewClient(Replay{recorded(t, strings.Join(tc.lines, "")), 1e9}, ClientOptions{})
+		if err := client.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if f := <-client.Frames(); f.Phase != Ended || f.State.Server.Boot != tc.boot || f.State.Sequence != tc.last || f.Reconnects != 0 {
+			t.Errorf("%s: %+v with %+v", name, f, f.State)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package stream
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // maxList is the most elements of a list, or of a map, within one row.
@@ -39,8 +40,8 @@ func (p *Pod) precious() bool {
 // precious coming nodes are those that are held.
 func (n *ComingNode) precious() bool { return n.Held }
 
-// precious standing nodes are none: they are a sample.
-func (s *Standing) precious() bool { return false }
+// precious standing nodes are those that go without being asked. The rest are a sample.
+func (s *Standing) precious() bool { return strings.EqualFold(s.CapacityType, "spot") }
 
 // rowOverhead is about what a row's numbers, times and field names take.
 const rowOverhead = 200

@@ -21,8 +21,9 @@ type table[R row] struct {
 	rows  map[string]*list.Element // of order, by identity
 	order *list.List               // *entry[R], the latest change last
 	bytes int
-	// common has the rows that are not precious: any of them makes room for one that is.
-	common map[string]struct{}
+	// common has the identities of the rows that are not precious, the latest change last: the first makes room for one
+	// that is.
+	common *list.List
 	// left has the identities of rows that found no room.
 	left map[string]struct{}
 
@@ -31,6 +32,7 @@ type table[R row] struct {
 }
 
 type entry[R row] struct {
+	common  *list.Element // its place there; nil for a precious row
 	id      string
 	row     R
 	size    int
@@ -52,7 +54,7 @@ const leftAtMost = 1 << 16
 func newTable[R row](name string, l limit) *table[R] {
 	return &table[R]{
 		name: name, limit: l, rows: map[string]*list.Element{}, order: list.New(),
-		common: map[string]struct{}{}, left: map[string]struct{}{}, graves: list.New(),
+		common: list.New(), left: map[string]struct{}{}, graves: list.New(),
 	}
 }
 
@@ -79,11 +81,12 @@ func (t *table[R]) put(r R, version uint64) (before R, had, changed bool) {
 		}
 	}
 	delete(t.left, id)
-	t.rows[id] = t.order.PushBack(&entry[R]{id, r, size, version})
-	t.bytes += size
+	e := &entry[R]{id: id, row: r, size: size, version: version}
 	if !r.precious() {
-		t.common[id] = struct{}{}
+		e.common = t.common.PushBack(id)
 	}
+	t.rows[id] = t.order.PushBack(e)
+	t.bytes += size
 	return before, had, true
 }
 
@@ -91,15 +94,17 @@ func (t *table[R]) fits(size int) bool {
 	return len(t.rows) < t.limit.rows && t.bytes+size <= t.limit.bytes
 }
 
-// evict takes some row that is not precious out, to the ones without room.
+// evict takes a row that is not precious out, to the ones without room: the one whose last change is the longest ago.
 func (t *table[R]) evict(version uint64) bool {
-	for id := range t.common {
-		t.take(t.rows[id])
-		t.bury(id, version)
-		t.leave(id)
-		return true
+	first := t.common.Front()
+	if first == nil {
+		return false
 	}
-	return false
+	id := first.Value.(string)
+	t.take(t.rows[id])
+	t.bury(id, version)
+	t.leave(id)
+	return true
 }
 
 func (t *table[R]) leave(id string) {
@@ -127,7 +132,9 @@ func (t *table[R]) remove(id string, version uint64) bool {
 func (t *table[R]) take(element *list.Element) {
 	e := t.order.Remove(element).(*entry[R])
 	delete(t.rows, e.id)
-	delete(t.common, e.id)
+	if e.common != nil {
+		t.common.Remove(e.common)
+	}
 	t.bytes -= e.size
 }
 

@@ -54,7 +54,7 @@ func (d *Dialer) Dial(ctx context.Context) (*stream.Connection, error) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return d.connect(ctx, pod) }
 	body, err := stream.Get(ctx, dial, "localhost:"+strconv.Itoa(d.port), stream.StreamPath)
 	if err != nil {
-		return nil, d.explain(err, pod)
+		return nil, d.explain(ctx, err, pod)
 	}
 	return &stream.Connection{Body: d.whileHeld(ctx, body, holder), Peer: d.namespace + "/" + pod}, nil
 }
@@ -70,7 +70,7 @@ func (d *Dialer) leader(ctx context.Context) (holder, pod string, err error) {
 			Advice:  "install rollcall-controller, or name where it is: --controller-namespace and --lease", Err: err,
 		}
 	case err != nil:
-		return "", "", d.refused(err, "get", "leases", d.lease)
+		return "", "", d.refused(ctx, err, "get", "leases", d.lease)
 	}
 	holder = holderOf(lease)
 	if holder == "" {
@@ -85,7 +85,7 @@ func (d *Dialer) leader(ctx context.Context) (holder, pod string, err error) {
 			Advice:  "a controller that runs outside of the cluster is reached with --stream-address", Err: err,
 		}
 	case err != nil:
-		return "", "", d.refused(err, "get", "pods", name)
+		return "", "", d.refused(ctx, err, "get", "pods", name)
 	case object.Status.Phase != corev1.PodRunning:
 		return "", "", &stream.ConnectError{Problem: fmt.Sprintf("pod %s/%s holds the Lease and is %s", d.namespace, name, object.Status.Phase)}
 	}
@@ -97,7 +97,7 @@ func (d *Dialer) leader(ctx context.Context) (holder, pod string, err error) {
 const pluginFailed = "getting credentials: "
 
 // refused makes of a failed request what a person can act on.
-func (d *Dialer) refused(err error, verb, resource, name string) error {
+func (d *Dialer) refused(ctx context.Context, err error, verb, resource, name string) error {
 	e := &stream.ConnectError{Problem: fmt.Sprintf("cannot %s %s %s/%s: %v", verb, resource, d.namespace, name, err), Err: err}
 	switch {
 	case apierrors.IsForbidden(err):
@@ -109,6 +109,9 @@ func (d *Dialer) refused(err error, verb, resource, name string) error {
 	case strings.Contains(err.Error(), pluginFailed):
 		_, said, _ := strings.Cut(err.Error(), pluginFailed)
 		e.Problem, e.Advice, e.Lasting = "the kubeconfig's credential plugin gave no credentials: "+said, "run it by hand, or log in again; --context and --user choose another", true
+	case errors.Is(context.Cause(ctx), stream.ErrNoAnswer): // before client-go's own patience, which is longer, and in no words of its own
+		e.Problem = fmt.Sprintf("the cluster at %s does not answer: cannot %s %s %s/%s: %v", d.config.Host, verb, resource, d.namespace, name, stream.ErrNoAnswer)
+		e.Advice = "check --kubeconfig, KUBECONFIG and --context, and the way there: a VPN, a proxy, a firewall"
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !errors.Is(err, context.Canceled):
 		e.Problem, e.Advice = fmt.Sprintf("no cluster answers at %s: %v", d.config.Host, err), "check --kubeconfig, KUBECONFIG and --context"
 	}
@@ -116,13 +119,13 @@ func (d *Dialer) refused(err error, verb, resource, name string) error {
 }
 
 // explain tells a refusal of the API server from one of the pod.
-func (d *Dialer) explain(err error, pod string) error {
+func (d *Dialer) explain(ctx context.Context, err error, pod string) error {
 	var e *stream.ConnectError
 	if !errors.As(err, &e) || e.Err == nil { // the controller's own words
 		return err
 	}
 	if refusal := refusalIn(err); refusal != nil {
-		return d.refused(refusal, "create", "pods/portforward", pod)
+		return d.refused(ctx, refusal, "create", "pods/portforward", pod)
 	}
 	return &stream.ConnectError{
 		Problem: fmt.Sprintf("pod %s/%s leads and cannot be reached at port %d: %v", d.namespace, pod, d.port, e.Err),
