@@ -4,6 +4,7 @@ package refusals
 
 import (
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
@@ -29,8 +30,11 @@ func (l *Log) Report(verb, resource, namespace string, err error) {
 	if !l.due(verb + " " + resource) {
 		return
 	}
-	slog.Error("not allowed to "+verb+" "+resource+": add the verb \""+verb+"\" on the resource \""+resource+
-		"\" to rollcall's ClusterRole; everything else goes on", "verb", verb, "resource", resource, "namespace", namespace, "error", err)
+	advice := ": add the verb \"" + verb + "\" on the resource \"" + resource + "\" to rollcall's ClusterRole"
+	if ByAdmission(err) {
+		advice = ": an admission policy or webhook refuses it, which the error names; no role can give it"
+	}
+	slog.Error("not allowed to "+verb+" "+resource+advice+"; everything else goes on", "verb", verb, "resource", resource, "namespace", namespace, "error", err)
 }
 
 // ReportIn says it of a right that a Role in the namespace gives, and what does not go on without it.
@@ -40,6 +44,12 @@ func (l *Log) ReportIn(namespace, verb, resource, without string, err error) {
 	}
 	slog.Error("not allowed to "+verb+" "+resource+": add the verb \""+verb+"\" on the resource \""+resource+
 		"\" to rollcall's Role in namespace "+namespace+"; until then "+without, "verb", verb, "resource", resource, "namespace", namespace, "error", err)
+}
+
+// ByAdmission tells whether an error of the API server comes from an admission policy or a webhook, not from the lack of a
+// right: both may be 403 (k8s.io/apiserver, pkg/admission/plugin/policy/validating and plugin/webhook/errors).
+func ByAdmission(err error) bool {
+	return strings.Contains(err.Error(), " denied request: ") || strings.Contains(err.Error(), " denied the request")
 }
 
 // due takes the right's turn in this period, if it is left.

@@ -45,3 +45,24 @@ func TestReportIn(t *testing.T) {
 		t.Errorf("said %q", said)
 	}
 }
+
+// Where a policy or a webhook refuses, the advice is not to widen a role.
+func TestByAdmission(t *testing.T) {
+	for text, want := range map[string]bool{
+		`pods "web" is forbidden: ValidatingAdmissionPolicy 'rollcall-controller' with binding 'rollcall-controller' denied request: annotations only`: true,
+		`admission webhook "x.example.com" denied the request: no`:                                                                                     true,
+		`pods "web" is forbidden: User "system:anonymous" cannot patch resource "pods/status" in API group ""`:                                         false,
+	} {
+		if got := ByAdmission(errors.New(text)); got != want {
+			t.Errorf("%s: got %t", text, got)
+		}
+	}
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	New(time.Now).Report("patch", "pods/status", "ns", errors.New("policy 'p' denied request: no"))
+	if said := log.String(); strings.Contains(said, "add the verb") || !strings.Contains(said, "no role can give it") {
+		t.Errorf("said %q", said)
+	}
+}

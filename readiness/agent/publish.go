@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/domain"
+	"github.com/rollcall-dev/rollcall/internal/refusals"
 	"github.com/rollcall-dev/rollcall/readiness"
 )
 
@@ -115,6 +116,8 @@ func (a *Agent) failed(doing string, err error) {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return
+	case apierrors.IsForbidden(err) && refusals.ByAdmission(err):
+		message += "; no role can give that: see the policy or webhook that the error names"
 	case apierrors.IsForbidden(err):
 		message += "; the agent needs to list and watch nodes, to patch nodes/status and to create events in namespace default; with --standalone also to get nodes, and to list and watch pods"
 	case apierrors.IsUnauthorized(err):
