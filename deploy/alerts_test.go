@@ -179,6 +179,48 @@ func TestAlertsOnRealMetrics(t *testing.T) {
 	l.namesAreServed(trouble)
 }
 
+// One refusal is enough for RollcallRefused, if the series is new; a POST that is refused in a namespace that ends is not meant,
+// nor are another program's requests.
+func TestAlertOfRefusals(t *testing.T) {
+	const (
+		ours   = "rollcall_build_info 1\nrest_client_requests_total{code=\"200\",method=\"GET\"} 7\n"
+		patch  = "rest_client_requests_total{code=\"403\",method=\"PATCH\"} 1\n"
+		more   = "rest_client_requests_total{code=\"403\",method=\"PATCH\"} 2\n"
+		post   = "rest_client_requests_total{code=\"403\",method=\"POST\"} 1\n"
+		others = "rest_client_requests_total{code=\"403\",method=\"PATCH\"} 1\n"
+	)
+	for name, tc := range map[string]struct {
+		scrapes []string
+		methods []string
+	}{
+		"none":                 {[]string{ours, ours}, nil},
+		"a first one":          {[]string{ours, ours + patch}, []string{"PATCH"}},
+		"one more":             {[]string{ours + patch, ours + more}, []string{"PATCH"}},
+		"in an ending space":   {[]string{ours, ours + post}, nil},
+		"of another program's": {[]string{"", others}, nil},
+		// 20 minutes with the same number: it is over.
+		"long ago": {slices.Concat([]string{ours}, slices.Repeat([]string{ours + patch}, 20)), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var files []string
+			for i, text := range tc.scrapes {
+				files = append(files, filepath.Join(t.TempDir(), fmt.Sprint(i)))
+				if err := os.WriteFile(files[i], []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			active, _ := judge(t, files...)
+			var methods []string
+			for _, alert := range active["RollcallRefused"] {
+				methods = append(methods, alert["method"])
+			}
+			if !slices.Equal(methods, tc.methods) {
+				t.Errorf("active for %v, want %v", methods, tc.methods)
+			}
+		})
+	}
+}
+
 // line is the first line that has the text.
 func line(text, part string) string {
 	for line := range strings.Lines(text) {

@@ -12,9 +12,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -253,6 +255,7 @@ func (s *site) removed(installed []*unstructured.Unstructured) {
 		pods, err := s.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0, err
 	})
+	s.leaveMore()
 	for _, how := range []string{"--dry-run", "--yes", "--yes"} {
 		out, err := s.binaries.Ask(s.Context(), s.cluster, "cleanup", how)
 		s.must(err)
@@ -265,6 +268,18 @@ func (s *site) removed(installed []*unstructured.Unstructured) {
 		s.Errorf("left: %+v", c)
 	}
 	s.remove(slices.DeleteFunc(slices.Clone(installed), func(object *unstructured.Unstructured) bool { return !stays(object) })...)
+}
+
+// leaveMore leaves what other installations would: a sidecar's Lease, and a condition of a type of its own.
+func (s *site) leaveMore() {
+	s.Helper()
+	_, err := s.client.CoordinationV1().Leases("kube-system").Create(s.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "rollcall-controller"}}, metav1.CreateOptions{})
+	s.must(err)
+	for node := range s.machines {
+		_, err := s.client.CoreV1().Nodes().Patch(s.Context(), node, types.StrategicMergePatchType,
+			[]byte(`{"status":{"conditions":[{"type":"example.com/StaticPodsMirrored","status":"True"}]}}`), metav1.PatchOptions{FieldManager: "rollcall"}, "status")
+		s.must(err)
+	}
 }
 
 // leftovers counts what bears rollcall's name, whoever wrote it.
@@ -302,7 +317,7 @@ func (s *site) left() (c leftovers) {
 	records, err := s.dynamic.Resource(podLosses).List(s.Context(), metav1.ListOptions{})
 	s.must(err)
 	c.records = len(records.Items)
-	leases, err := s.client.CoordinationV1().Leases(namespace).List(s.Context(), metav1.ListOptions{})
+	leases, err := s.client.CoordinationV1().Leases("").List(s.Context(), metav1.ListOptions{FieldSelector: "metadata.name=rollcall-controller"})
 	s.must(err)
 	c.leases = len(leases.Items)
 	return c

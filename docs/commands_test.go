@@ -12,7 +12,8 @@ import (
 
 // A proof is why a command in a document may be believed.
 type proof struct {
-	// phase is when TestCommandsWork runs it: 1 while rollcall works, 2 after its removal; 0 for commands that it does not run.
+	// phase is when TestCommandsWork runs it: 1 before the installation, 2 while rollcall works, 3 after its removal; 0 for commands
+	// that it does not run.
 	phase int
 	// dir and test are the test that runs it elsewhere.
 	dir, test string
@@ -21,13 +22,17 @@ type proof struct {
 }
 
 var (
-	works    = proof{phase: 1}
-	removed  = proof{phase: 2}
+	prepares = proof{phase: 1}
+	works    = proof{phase: 2}
+	removed  = proof{phase: 3}
+	named    = proof{needs: "arguments: a sentence names the command by it"}
+	flags    = proof{dir: "deploy", test: "TestProgramsKnowTheirFlags"}
 	script   = proof{dir: "demo/kind", test: "TestScripts"}
 	replayed = proof{needs: "a recording of one's own; tui/ replays the project's"}
 	streamed = proof{dir: "cmd/kubectl-rollcall", test: "TestStreamOnce"}
 	kind     = proof{needs: "kind, or another cluster that runs images"}
 	helm     = proof{needs: "Helm's command line and a cluster that runs images; the chart itself is rendered by Helm's code in deploy/"}
+	measures = proof{needs: "a quiet machine, and time"}
 	task     = proof{needs: "nothing but Go: it is what CI runs"}
 )
 
@@ -48,8 +53,11 @@ var commands = map[string]proof{
 	"demo/kind/mirror-pod.sh":                        script,
 	"demo/kind/ui.sh":                                script,
 	"demo/kind/cleanup.sh":                           script,
-	"helm upgrade rollcall deploy/chart --namespace rollcall-system --reuse-values": helm,
-	"helm uninstall rollcall --namespace rollcall-system":                           helm,
+	"helm upgrade rollcall deploy/chart --namespace rollcall-system --reset-then-reuse-values":                                                                                                   helm,
+	"helm upgrade rollcall deploy/chart --namespace rollcall-system --reset-then-reuse-values --set rbac.agent=false --set 'agent.extraArgs={--kubeconfig=/etc/kubernetes/rollcall-agent.conf}'": helm,
+	"helm install":  named,
+	"helm template": named,
+	"helm uninstall rollcall --namespace rollcall-system": helm,
 	"helm install rollcall deploy/chart --namespace rollcall-system --create-namespace --set image.controller.repository=REGISTRY/rollcall-controller --set image.agent.repository=REGISTRY/rollcall-agent": helm,
 	"kubectl -n rollcall-system rollout status deployment/rollcall-controller": kind,
 	"kubectl -n rollcall-system logs deployment/rollcall-controller":           kind,
@@ -82,12 +90,49 @@ var commands = map[string]proof{
 	"kubectl delete -f deploy/readiness-rule.yaml --ignore-not-found":         removed,
 	"kubectl delete crd podlosses.rollcall.dev --ignore-not-found":            removed,
 	"kubectl delete namespace rollcall-system --ignore-not-found":             removed,
+
+	"kubectl create namespace rollcall-system":                                                 prepares,
+	"kubectl label namespace rollcall-system pod-security.kubernetes.io/enforce=privileged":    prepares,
+	"kubectl apply -f deploy/impersonation/agent.yaml":                                         works,
+	"kubectl -n rollcall-system get pods":                                                      works,
+	"kubectl auth can-i --list --as=system:serviceaccount:rollcall-system:rollcall-controller": works,
+	"kubectl get validatingadmissionpolicybindings":                                            works,
+	"kubectl delete -f deploy/manifests/install.yaml":                                          script,
+	"kubectl rollcall check":                                                                   named,
+	"kubectl rollcall losses":                                                                  works,
+	"kubectl rollcall mirrors":                                                                 named,
+	"kubectl rollcall mirrors NODE":                                                            named,
+	"kubectl rollcall cleanup":                                                                 named,
+	"kubectl rollcall --help":                                                                  works,
+	"kubectl drain":                                                                            named,
+	"kubectl get nodes":                                                                        works,
+	"rollcall-controller --help":                                                               flags,
+	"rollcall-agent --help":                                                                    flags,
+	"rollcall-agent --standalone":                                                              flags,
+	"rollcall-agent --kubelet-pods-url":                                                        flags,
+	"rollcall-controller --release-taint":                                                      flags,
+
+	"go run ./demo --keep":                                           {needs: "somebody who removes the cluster that it keeps"},
+	"go test -v -run TestVerdictsHold ./karpenter/truth":             {dir: "karpenter/truth", test: "TestVerdictsHold"},
+	"go test -v -run TestStartupTaintTrap ./karpenter/e2e":           {dir: "karpenter/e2e", test: "TestStartupTaintTrap"},
+	"go test -v ./readiness/race":                                    task,
+	"go test -v ./deploy/proof":                                      task,
+	"go test ./karpenter/fate":                                       task,
+	"task lint":                                                      task,
+	"task bench":                                                     measures,
+	"task cluster -- up":                                             {needs: "somebody who plays with the cluster; the tests start the same one"},
+	"task cluster -- node add n1":                                    {needs: "somebody who plays with the cluster; the tests add nodes as it does"},
+	"go test ./deploy -run TestManifests -update":                    {dir: "deploy", test: "TestManifests"},
+	"go test -run '^$' -bench . -benchtime 1x ./internal/queue":      measures,
+	"go test ./internal/stream -run '^$' -bench Storm -benchtime 1x": measures,
 }
 
 var (
 	fence    = regexp.MustCompile("^\\s*```(\\w*)")
 	indented = regexp.MustCompile(`^    +((kubectl|helm|go|docker|curl|rollcall-\w+|demo/kind|deploy/image)[ /].*)`)
 	remark   = regexp.MustCompile(`\s{2,}.*$`)
+	// inline is a command in a sentence: the name of a program and at least one word.
+	inline = regexp.MustCompile("`((kubectl|helm|go|task|rollcall-controller|rollcall-agent)\\s[^`]+)`")
 )
 
 // A command stands in a document.
@@ -109,16 +154,32 @@ func shown(t *testing.T) (found []command) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		language, fenced := "", false
+		language, fenced, prose := "", false, make([]string, 0, 256)
 		for i, line := range strings.Split(string(text), "\n") {
 			if m := fence.FindStringSubmatch(line); m != nil {
 				fenced, language = !fenced, m[1]
+				prose = append(prose, "")
 				continue
+			}
+			if fenced {
+				prose = append(prose, "")
+			} else {
+				prose = append(prose, line)
 			}
 			if said := commandIn(line, fenced, language); said != "" {
 				found = append(found, command{file, i + 1, said})
 			}
 		}
+		found = append(found, inSentences(file, strings.Join(prose, "\n"))...)
+	}
+	return found
+}
+
+// inSentences are the commands in the text between the blocks. One may go on in the next line.
+func inSentences(file, prose string) (found []command) {
+	for _, at := range inline.FindAllStringSubmatchIndex(prose, -1) {
+		said := strings.Join(strings.Fields(prose[at[2]:at[3]]), " ")
+		found = append(found, command{file, 1 + strings.Count(prose[:at[2]], "\n"), said})
 	}
 	return found
 }

@@ -34,6 +34,7 @@ type reader struct {
 // The commands of the documents that need no running image work as they stand, in the order of the documents.
 func TestCommandsWork(t *testing.T) {
 	r := newReader(t)
+	r.phase(prepares.phase)
 	r.run("kubectl apply --server-side -f deploy/manifests/install.yaml")
 	r.defineRule()
 	controller, err := r.binaries.Controller(t.Context(), r.cluster, "--leader-elect-namespace=rollcall-system", "--stream-address=")

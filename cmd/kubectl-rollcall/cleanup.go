@@ -17,7 +17,11 @@ import (
 )
 
 const cleanupLong = `Remove what rollcall left in the cluster: its annotations on pods and nodes, its condition on nodes, the PodLoss records, and
-the controller's Lease. Uninstall first: a controller or an agent that runs writes them again.
+the controller's Lease. Uninstall first, the container in Karpenter's pod included: a controller or an agent that runs writes
+them again.
+
+A condition of another type is found by who wrote it, the Lease in whatever namespace it is. Only a taint or a Lease of another name has
+to be given.
 
 The installation itself (Deployment, DaemonSet, roles, policies, the CRD) is not touched, nor is a taint on a node.`
 
@@ -58,15 +62,19 @@ func newCleanup(connection *genericclioptions.ConfigFlags) *cobra.Command {
 	fs.BoolVar(&o.dryRun, "dry-run", false, "say what would be removed and remove nothing")
 	fs.BoolVarP(&o.yes, "yes", "y", false, "remove it: records of losses cannot be had back")
 	fs.BoolVar(&o.force, "force", false, "remove it even while a controller or an agent runs")
-	fs.StringVar(&o.names.Condition, "condition", readiness.DefaultCondition, "`type` of the condition that the installation writes")
+	fs.StringVar(&o.names.Condition, "condition", readiness.DefaultCondition, "`type` of the condition that the installation writes; what rollcall wrote under another is found too")
 	fs.StringVar(&o.names.Taint, "readiness-taint", readiness.TaintKey, "`key` of the taint that holds new nodes: those that still bear it are named")
-	fs.StringVar(&o.lease, "lease", "rollcall-system/rollcall-controller", "`namespace/name` of the controller's Lease")
+	fs.StringVar(&o.lease, "lease", "rollcall-controller", "`[namespace/]name` of the controller's Lease; without a namespace it is looked for in all")
 	return command
 }
 
 func (o *cleanupOptions) complete() (err error) {
 	if o.yes && o.dryRun {
 		return &usageError{"--yes and --dry-run contradict each other", "give one of them"}
+	}
+	if o.lease != "" && !strings.Contains(o.lease, "/") {
+		o.names.LeaseName = o.lease
+		return nil
 	}
 	o.names.LeaseNamespace, o.names.LeaseName, err = splitLease(o.lease)
 	return err
@@ -98,7 +106,7 @@ func (o *cleanupOptions) run(ctx context.Context, out io.Writer, now time.Time) 
 		return &usageError{"nothing was removed", "pass --yes to remove all of it, or --dry-run to see it only"}
 	}
 	// 3. What is there after it is not ours to be silent about.
-	failed := found.Remove(ctx, clients, o.names)
+	failed := found.Remove(ctx, clients)
 	left, err := leftovers.Find(ctx, clients, o.names)
 	if err != nil {
 		return errors.Join(failed, explain(err, config.Host))
@@ -114,8 +122,8 @@ func (o *cleanupOptions) run(ctx context.Context, out io.Writer, now time.Time) 
 // stillRuns is why nothing should be removed now; nil where nobody would write it again.
 func stillRuns(found *leftovers.Found, now time.Time) error {
 	const advice = "uninstall rollcall first (docs/operations.md), or pass --force if you know better"
-	if leader := found.Leader(now); leader != "" {
-		return &clusterError{fmt.Sprintf("nothing was removed: the controller %s holds the Lease and would write it again", leader), advice, nil}
+	if namespace, leader := found.Leader(now); leader != "" {
+		return &clusterError{fmt.Sprintf("nothing was removed: the controller %s holds the Lease in namespace %s and would write it again", leader, namespace), advice, nil}
 	}
 	if n := len(found.Agents); n > 0 {
 		return &clusterError{fmt.Sprintf("nothing was removed: %s would write it again (%s)", count(n, "agent"), few(found.Agents)), advice, nil}

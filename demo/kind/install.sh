@@ -17,6 +17,7 @@ look "kubectl -n rollcall-system get pods -o wide: the agent runs on the node th
 if kubectl get crd nodereadinessrules.readiness.node.x-k8s.io >/dev/null 2>&1; then
   step "the Node Readiness Controller's CRD is here: applying the rule that releases nodes"
   kubectl apply -f "$root/deploy/readiness-rule.yaml"
+  look "kubectl get nodereadinessrules: static-pods-mirrored"
 else
   step "no Node Readiness Controller: a node that waits stays so, with its condition True"
   look "controller.releaseTaint of the chart lets rollcall take the taint away"

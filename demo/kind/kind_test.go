@@ -42,6 +42,7 @@ func TestScripts(t *testing.T) {
 	s.runs("install.sh", nil, "podlosses.rollcall.dev serverside-applied", "no Node Readiness Controller")
 	s.runs("install.sh", nil, "deployment.apps/rollcall-controller serverside-applied")
 	stream := s.startPrograms()
+	s.kubectl("cordon", "worker3") // somebody's own, which is to stay
 	for range 2 {
 		s.runs("interruption.sh", nil, "pod/notebook created", `"reason":"NoController"`, "Closed")
 	}
@@ -51,7 +52,15 @@ func TestScripts(t *testing.T) {
 	for _, p := range s.programs {
 		p.Stop()
 	}
+	// An interruption was broken off.
+	s.kubectl("label", "node", "worker", "rollcall-demo/interrupted=")
+	s.kubectl("taint", "node", "worker", "spot-interruption=true:NoSchedule")
+	s.kubectl("cordon", "worker")
 	s.runs("cleanup.sh", nil, "removed; nothing is left")
+	if node, err := s.client.CoreV1().Nodes().Get(t.Context(), "worker3", metav1.GetOptions{}); err != nil || !node.Spec.Unschedulable {
+		t.Errorf("the cordon of worker3 is not the demo's: %v", err)
+	}
+	s.kubectl("uncordon", "worker3")
 	s.runs("cleanup.sh", nil, "rollcall left nothing")
 	s.nothingIsLeft()
 }
@@ -113,6 +122,15 @@ func (s *stage) startPrograms() (stream string) {
 	return stream
 }
 
+// kubectl does what a person does.
+func (s *stage) kubectl(args ...string) {
+	s.Helper()
+	command := exec.CommandContext(s.Context(), filepath.Join(s.binaries.Dir, "kubectl"), append(args, "--kubeconfig", s.cluster.Kubeconfig())...)
+	if out, err := command.CombinedOutput(); err != nil {
+		s.Fatalf("kubectl %q: %v\n%s", args, err, out)
+	}
+}
+
 // runs runs a script to its end and looks for what it must have shown.
 func (s *stage) runs(script string, args []string, wants ...string) {
 	s.Helper()
@@ -141,9 +159,11 @@ func (s *stage) nothingIsLeft() {
 	for name, machine := range s.machines {
 		node, err := s.client.CoreV1().Nodes().Get(s.Context(), name, metav1.GetOptions{})
 		s.must(err)
-		for key := range node.Annotations {
-			if strings.Contains(key, "rollcall") {
-				s.Errorf("%s bears %s", name, key)
+		for _, borne := range []map[string]string{node.Annotations, node.Labels} {
+			for key := range borne {
+				if strings.Contains(key, "rollcall") {
+					s.Errorf("%s bears %s", name, key)
+				}
 			}
 		}
 		if slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return strings.HasSuffix(string(c.Type), "StaticPodsMirrored") }) {

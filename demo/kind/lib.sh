@@ -12,7 +12,9 @@ root=$(cd "$here/../.." && pwd)
 readonly here root
 readonly shop=rollcall-demo-shop race=rollcall-demo-race
 readonly taint=readiness.k8s.io/StaticPodsMirrored
-export shop race taint root
+# The label of the node that interruption.sh taints and cordons, as long as it is so.
+readonly touched=rollcall-demo/interrupted
+export shop race taint touched root
 
 # step says what happens next; look says what to look at.
 step() { printf '\n== %s\n' "$*"; }
@@ -53,6 +55,13 @@ worker() {
   name=$(kubectl get nodes -l '!node-role.kubernetes.io/control-plane' -o name | sort | sed -n "s|^node/||;${1}p")
   [ -n "$name" ] || fail "the cluster has no worker number $1: demo/kind/cluster.sh create makes one with three"
   echo "$name"
+}
+
+# restore NODE: takes back what interruption.sh did to the node. The label goes last, so that it can be begun again.
+restore() {
+  kubectl taint node "$1" spot-interruption- >/dev/null 2>&1 || true
+  kubectl uncordon "$1" >/dev/null
+  kubectl label node "$1" "$touched-" >/dev/null
 }
 
 on_node() {

@@ -14,7 +14,7 @@ container() { kubectl -n kube-system get pod "$pod" -o jsonpath='{.status.contai
 
 step "where does the kubelet of $node take static pods from? Its /configz says"
 path=$(static_pod_path "$node")
-look "$path"
+look "on $node the files in $path"
 
 step "a manifest in that directory becomes a pod, without the API server"
 on_node "$node" tee "$path/rollcall-demo-walk.yaml" >/dev/null <<YAML

@@ -60,6 +60,7 @@ step "the namespace is made: the kubelet puts the mirror pod on the books, at it
 kubectl -n "$race" scale deployment worker --replicas=0 >/dev/null
 kubectl create namespace "$hidden" >/dev/null
 wait_for 150 "the mirror pod" mirrored
+look "all mirrored: now the scheduler counts the static pod"
 show kubectl rollcall mirrors "$node"
 kubectl -n "$race" delete pods --all --grace-period=0 --force >/dev/null 2>&1
 
@@ -73,3 +74,4 @@ show kubectl -n "$race" get pods -o 'custom-columns=POD:.metadata.name,PHASE:.st
 step "removing it"
 on_node "$node" rm -f "$path/rollcall-demo-hog.yaml"
 kubectl delete namespace "$race" "$hidden" --ignore-not-found --wait=false | sed 's/^/     /'
+look "kubectl rollcall mirrors $node: no $hidden/hog any more"

@@ -1,6 +1,7 @@
 package kind_test
 
 import (
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -25,5 +26,25 @@ func TestShellcheck(t *testing.T) {
 	check.Dir = "../.."
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Every step of the scripts that play something says what to look at.
+func TestStepsSayWhatToLookAt(t *testing.T) {
+	for _, script := range []string{"install.sh", "interruption.sh", "outofcpu.sh", "mirror-pod.sh", "cleanup.sh"} {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps := strings.Split("\n"+string(text), "step \"")[1:]
+		for _, step := range steps {
+			if !strings.Contains(step, "look \"") {
+				title, _, _ := strings.Cut(step, "\"")
+				t.Errorf("%s: the step %q says nothing of what to look at", script, title)
+			}
+		}
+		if len(steps) < 2 {
+			t.Errorf("%s has %d steps", script, len(steps))
+		}
 	}
 }

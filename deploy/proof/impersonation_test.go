@@ -10,10 +10,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// With the role of deploy/impersonation alone, and without the chart's, the agent does its work as its own node and can be no
+// With the role of deploy/impersonation beside the chart without its rights for the agent, the agent does its work as its own node and can be no
 // other node.
 func TestAgentAsItsOwnNode(t *testing.T) {
-	l := newLab(t, "rbac: {create: false}\npolicies: {create: false}\ncontroller: {mode: None}\nagent: {standalone: true}\n")
+	l := newLab(t, "rbac: {agent: false}\ncontroller: {mode: None}\nagent: {standalone: true}\n")
 	text, err := os.ReadFile(path(t, "deploy/impersonation/agent.yaml"))
 	l.must(err)
 	for _, object := range decode(t, text) {

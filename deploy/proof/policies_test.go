@@ -48,8 +48,8 @@ func (l *lab) try(attempts []attempt) {
 			answer = "refused: " + after
 		}
 		fmt.Fprintf(rows, "%s\t%s\n", a.what, answer)
-		if err != nil && !apierrors.IsInvalid(err) {
-			l.Errorf("%s: %v, want 422", a.what, err)
+		if err != nil && !apierrors.IsForbidden(err) {
+			l.Errorf("%s: %v, want 403", a.what, err)
 		}
 		if (a.refused == "") != (err == nil) || a.refused != "" && !strings.Contains(answer, "refused: "+a.refused) {
 			l.Errorf("%s: %s, want %q", a.what, answer, a.refused)

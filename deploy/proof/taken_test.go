@@ -143,10 +143,10 @@ func TestWatcherWithoutOneRule(t *testing.T) {
 	})
 }
 
-// roles are the chart's of that name, and of that kind where one is given.
+// roles are the chart's of that name, and the one for Events beside it; of that kind where one is given.
 func (l *lab) roles(name string, kind ...string) (roles []*unstructured.Unstructured) {
 	for _, object := range l.chart {
-		if object.GetName() == name && len(rulesOf(l.T, object)) > 0 && (len(kind) == 0 || kind[0] == object.GetKind()) {
+		if strings.TrimSuffix(object.GetName(), "-events") == name && len(rulesOf(l.T, object)) > 0 && (len(kind) == 0 || kind[0] == object.GetKind()) {
 			roles = append(roles, object)
 		}
 	}

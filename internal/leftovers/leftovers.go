@@ -5,6 +5,7 @@ package leftovers
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,9 +24,12 @@ import (
 
 // Names are what an installation may have chosen.
 type Names struct {
-	// Condition is the type of the Node's condition, Taint the key of the taint that holds new nodes.
-	Condition, Taint string
-	// LeaseNamespace and LeaseName are the controller's Lease.
+	// Condition is the type of the Node's condition; those that rollcall wrote last are found whatever their type is.
+	Condition string
+	// Taint is the key of the taint that holds new nodes.
+	Taint string
+	// LeaseNamespace and LeaseName are the controller's Lease. An empty namespace stands for all: as a sidecar the controller
+	// has it in Karpenter's.
 	LeaseNamespace, LeaseName string
 }
 
@@ -36,10 +40,11 @@ type Thing struct {
 	Annotations     []string
 }
 
-// A Node is a Thing that may bear the condition too.
+// A Node is a Thing that may bear conditions too.
 type Node struct {
 	Thing
-	Condition bool
+	// Conditions are the types of those that are rollcall's, sorted.
+	Conditions []string
 }
 
 // Found is everything that was left at one moment.
@@ -48,8 +53,8 @@ type Found struct {
 	Nodes []Node
 	// Records is how many PodLoss objects each namespace has.
 	Records map[string]int
-	// Lease is the controller's, nil where there is none.
-	Lease *coordinationv1.Lease
+	// Leases are the controllers'.
+	Leases []coordinationv1.Lease
 	// Held are the nodes that bear the readiness taint. It is not rollcall's: the kubelet or Karpenter put it there.
 	Held []string
 	// Agents are the pods of rollcall-agent that run: they write again what is taken away.
@@ -62,7 +67,7 @@ const pageSize = 500
 // Find reads the cluster.
 func Find(ctx context.Context, clients informers.Clients, names Names) (*Found, error) {
 	found := &Found{Records: map[string]int{}}
-	for _, read := range []func(context.Context, informers.Clients, Names) error{found.pods, found.nodes, found.records, found.lease} {
+	for _, read := range []func(context.Context, informers.Clients, Names) error{found.pods, found.nodes, found.records, found.leases} {
 		if err := read(ctx, clients, names); err != nil {
 			return nil, err
 		}
@@ -99,8 +104,8 @@ func (f *Found) nodes(ctx context.Context, clients informers.Clients, names Name
 		for i := range list.Items {
 			node := &list.Items[i]
 			left := Node{Thing: Thing{Name: node.Name, UID: node.UID, Annotations: own(node.Annotations)}}
-			left.Condition = slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return string(c.Type) == names.Condition })
-			if len(left.Annotations) > 0 || left.Condition {
+			left.Conditions = conditions(node, names.Condition)
+			if len(left.Annotations) > 0 || len(left.Conditions) > 0 {
 				f.Nodes = append(f.Nodes, left)
 			}
 			if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == names.Taint }) {
@@ -128,16 +133,16 @@ func (f *Found) records(ctx context.Context, clients informers.Clients, _ Names)
 	})
 }
 
-func (f *Found) lease(ctx context.Context, clients informers.Clients, names Names) error {
-	lease, err := clients.Typed.CoordinationV1().Leases(names.LeaseNamespace).Get(ctx, names.LeaseName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading the Lease %s/%s: %w", names.LeaseNamespace, names.LeaseName, err)
-	}
-	f.Lease = lease
-	return nil
+func (f *Found) leases(ctx context.Context, clients informers.Clients, names Names) error {
+	return pages(func(options metav1.ListOptions) (string, error) {
+		options.FieldSelector = "metadata.name=" + names.LeaseName // every node has one, too
+		list, err := clients.Typed.CoordinationV1().Leases(names.LeaseNamespace).List(ctx, options)
+		if err != nil {
+			return "", fmt.Errorf("listing the Leases %s: %w", names.LeaseName, err)
+		}
+		f.Leases = append(f.Leases, list.Items...)
+		return list.Continue, nil
+	})
 }
 
 // pages calls list until there is no further page.
@@ -163,6 +168,46 @@ func own(annotations map[string]string) (keys []string) {
 	return keys
 }
 
+// managers are the field managers of the controller and of the agent.
+var managers = []string{domain.FieldManager, domain.FieldManager + "-agent"}
+
+// conditions returns the types of the Node's conditions that are rollcall's, sorted: of that name, or last written by it.
+func conditions(node *corev1.Node, name string) (types []string) {
+	written := writtenConditions(node.ManagedFields)
+	for _, c := range node.Status.Conditions {
+		if string(c.Type) == name || written[string(c.Type)] {
+			types = append(types, string(c.Type))
+		}
+	}
+	slices.Sort(types)
+	return types
+}
+
+// writtenConditions are the types of the conditions whose status is rollcall's, as the API server keeps the account.
+func writtenConditions(fields []metav1.ManagedFieldsEntry) map[string]bool {
+	written := map[string]bool{}
+	for _, entry := range fields {
+		if !slices.Contains(managers, entry.Manager) || entry.FieldsV1 == nil {
+			continue
+		}
+		var owned struct {
+			Status struct {
+				Conditions map[string]map[string]json.RawMessage `json:"f:conditions"`
+			} `json:"f:status"`
+		}
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
+			continue // of another form than this build knows: the condition is still found by its name
+		}
+		for key, fields := range owned.Status.Conditions {
+			var item struct{ Type string }
+			if _, ok := fields["f:status"]; ok && json.Unmarshal([]byte(strings.TrimPrefix(key, "k:")), &item) == nil {
+				written[item.Type] = true
+			}
+		}
+	}
+	return written
+}
+
 // Counts is how much of each kind there is.
 type Counts struct{ PodAnnotations, NodeAnnotations, Conditions, Records, Leases int }
 
@@ -174,27 +219,25 @@ func (f *Found) Counts() Counts {
 	}
 	for _, node := range f.Nodes {
 		c.NodeAnnotations += len(node.Annotations)
-		if node.Condition {
-			c.Conditions++
-		}
+		c.Conditions += len(node.Conditions)
 	}
 	for _, n := range f.Records {
 		c.Records += n
 	}
-	if f.Lease != nil {
-		c.Leases = 1
-	}
+	c.Leases = len(f.Leases)
 	return c
 }
 
-// Leader is who holds the Lease at the time; empty where nobody does.
-func (f *Found) Leader(now time.Time) string {
-	if f.Lease == nil || f.Lease.Spec.HolderIdentity == nil || f.Lease.Spec.RenewTime == nil || f.Lease.Spec.LeaseDurationSeconds == nil {
-		return ""
+// Leader is who holds a Lease at the time, and in which namespace; empty where nobody does.
+func (f *Found) Leader(now time.Time) (namespace, holder string) {
+	for i := range f.Leases {
+		spec := f.Leases[i].Spec
+		if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
+			continue
+		}
+		if !now.After(spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second)) {
+			return f.Leases[i].Namespace, *spec.HolderIdentity
+		}
 	}
-	spec := f.Lease.Spec
-	if now.After(spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second)) {
-		return ""
-	}
-	return *spec.HolderIdentity
+	return "", ""
 }

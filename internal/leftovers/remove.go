@@ -16,7 +16,7 @@ import (
 
 // Remove takes away what was found. What is gone meanwhile, or was made again under its name, is left alone. It goes on
 // after an error and returns all of them.
-func (f *Found) Remove(ctx context.Context, clients informers.Clients, names Names) error {
+func (f *Found) Remove(ctx context.Context, clients informers.Clients) error {
 	var errs []error
 	note := func(what string, err error) {
 		if err != nil && !otherObject(err) {
@@ -29,16 +29,17 @@ func (f *Found) Remove(ctx context.Context, clients informers.Clients, names Nam
 		note(fmt.Sprintf("cleaning pod %s/%s", pod.Namespace, pod.Name), err)
 	}
 	for _, node := range f.Nodes {
-		_, err := clients.Typed.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, node.patch(names.Condition), metav1.PatchOptions{}, "status")
+		_, err := clients.Typed.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, node.patch(), metav1.PatchOptions{}, "status")
 		note("cleaning node "+node.Name, err)
 	}
 	records := clients.Dynamic.Resource(v1alpha1.PodLosses)
 	for namespace := range f.Records {
 		note("deleting the records of namespace "+namespace, records.Namespace(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 	}
-	if f.Lease != nil {
-		err := clients.Typed.CoordinationV1().Leases(f.Lease.Namespace).Delete(ctx, f.Lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &f.Lease.UID}})
-		note("deleting the Lease", err)
+	for i := range f.Leases {
+		lease := &f.Leases[i]
+		err := clients.Typed.CoordinationV1().Leases(lease.Namespace).Delete(ctx, lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID}})
+		note(fmt.Sprintf("deleting the Lease %s/%s", lease.Namespace, lease.Name), err)
 	}
 	return errors.Join(errs...)
 }
@@ -60,11 +61,15 @@ func (t Thing) metadata() map[string]any {
 	return map[string]any{"uid": t.UID, "annotations": annotations}
 }
 
-// patch takes the condition away as well, by its type: the list is merged by it.
-func (n Node) patch(condition string) []byte {
+// patch takes the conditions away as well, by their types: the list is merged by them.
+func (n Node) patch() []byte {
 	patch := map[string]any{"metadata": n.metadata()}
-	if n.Condition {
-		patch["status"] = map[string]any{"conditions": []any{map[string]any{"$patch": "delete", "type": condition}}}
+	var conditions []any
+	for _, condition := range n.Conditions {
+		conditions = append(conditions, map[string]any{"$patch": "delete", "type": condition})
+	}
+	if len(conditions) > 0 {
+		patch["status"] = map[string]any{"conditions": conditions}
 	}
 	return encode(patch)
 }

@@ -1,5 +1,6 @@
 // The helm command lints and renders charts with Helm's own code, for people and tests that have only Go: its "lint" and its
-// "template" take the flags of Helm's that are used here, and mean the same by them. It reaches no cluster.
+// "template" take the flags of Helm's that are used here, and mean the same by them; "notes" is what "helm install" says at its end. It
+// reaches no cluster.
 package main
 
 import (
@@ -24,6 +25,7 @@ import (
 const usage = `usage:
   helm lint CHART [-f VALUES]... [-n NAMESPACE]                 fails on warnings too, as with --strict
   helm template NAME CHART [-f VALUES]... [-n NAMESPACE]        prints the objects in the order of their installation
+  helm notes NAME CHART [-f VALUES]... [-n NAMESPACE]           prints NOTES.txt
 `
 
 func main() {
@@ -49,7 +51,9 @@ func run(args []string, out io.Writer) error {
 	case len(args) == 2 && args[0] == "lint":
 		return lintChart(args[1], values, *namespace, out)
 	case len(args) == 3 && args[0] == "template":
-		return render(args[1], args[2], values, *namespace, out)
+		return template(args[1], args[2], values, *namespace, out)
+	case len(args) == 3 && args[0] == "notes":
+		return notes(args[1], args[2], values, *namespace, out)
 	}
 	return errors.New("wrong usage\n" + usage)
 }
@@ -82,23 +86,48 @@ func lintChart(path string, values map[string]any, namespace string, out io.Writ
 	return nil
 }
 
-// render prints what helm install would send. The schema of the values is checked on the way.
-func render(name, path string, values map[string]any, namespace string, out io.Writer) error {
+const notesFile = "NOTES.txt"
+
+// render returns the files that the chart makes. The schema of the values is checked on the way.
+func render(name, path string, values map[string]any, namespace string) (map[string]string, error) {
 	chart, err := loader.Load(path)
 	if err != nil {
-		return fmt.Errorf("loading the chart: %w", err)
+		return nil, fmt.Errorf("loading the chart: %w", err)
 	}
 	release := chartutil.ReleaseOptions{Name: name, Namespace: namespace, Revision: 1, IsInstall: true}
 	full, err := chartutil.ToRenderValues(chart, values, release, chartutil.DefaultCapabilities)
 	if err != nil {
-		return fmt.Errorf("reading the values: %w", err)
+		return nil, fmt.Errorf("reading the values: %w", err)
 	}
 	rendered, err := engine.Render(chart, full)
 	if err != nil {
-		return fmt.Errorf("rendering: %w", err)
+		return nil, fmt.Errorf("rendering: %w", err)
+	}
+	return rendered, nil
+}
+
+// notes prints what helm install tells the person.
+func notes(name, path string, values map[string]any, namespace string, out io.Writer) error {
+	rendered, err := render(name, path, values, namespace)
+	if err != nil {
+		return err
+	}
+	for file, text := range rendered {
+		if filepath.Base(file) == notesFile {
+			fmt.Fprintln(out, text)
+		}
+	}
+	return nil
+}
+
+// template prints what helm install would send.
+func template(name, path string, values map[string]any, namespace string, out io.Writer) error {
+	rendered, err := render(name, path, values, namespace)
+	if err != nil {
+		return err
 	}
 	for file := range rendered {
-		if filepath.Base(file) == "NOTES.txt" {
+		if filepath.Base(file) == notesFile {
 			delete(rendered, file)
 		}
 	}

@@ -32,11 +32,12 @@ app.kubernetes.io/component: {{ . }}
 {{- if eq .Values.controller.mode "Sidecar" }}{{ .Values.sidecar.serviceAccountName }}{{ else }}rollcall-controller{{ end -}}
 {{- end }}
 
-{{/* The controller's command line, the same in a Deployment and as a sidecar. */}}
+{{/* The controller's command line. As a sidecar it stands in Karpenter's values, which this chart cannot reach: NOTES.txt prints it. */}}
 {{- define "rollcall.controllerArgs" -}}
 {{- $c := .Values.controller -}}
 - --leader-elect-namespace={{ include "rollcall.controllerNamespace" . }}
-- --health-address=:8081
+{{- /* Karpenter has 8080 and 8081. */}}
+- --health-address=:{{ ternary 8082 8081 (eq .Values.controller.mode "Sidecar") }}
 - --log-format={{ $c.logFormat }}
 - --verbosity={{ $c.verbosity }}
 - --mark={{ join "," $c.mark }}
@@ -89,6 +90,7 @@ app.kubernetes.io/component: {{ . }}
 {{- if $a.standalone }}
 - --standalone
 - --condition={{ .Values.controller.condition }}
+- --readiness-taint={{ .Values.controller.readinessTaint }}
 - --settle={{ .Values.controller.settle }}
 - --held-warning={{ .Values.controller.heldWarning }}
 {{- end }}
