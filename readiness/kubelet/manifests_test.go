@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,8 +31,14 @@ func TestHalfWrittenManifest(t *testing.T) {
 		put(t, filepath.Join(dir, "old"), "", time.Now().Add(-fresh))
 		file := filepath.Join(dir, "a.yaml")
 		changes := make(chan struct{}, 1)
-		var answers []Answer
-		last := func() Answer { synctest.Wait(); return answers[len(answers)-1] }
+		var mu sync.Mutex
+		var answers []Answer // guarded by mu
+		last := func() Answer {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return answers[len(answers)-1]
+		}
 		change := func(content string) Answer {
 			put(t, file, content, time.Now())
 			signal(changes)
@@ -41,7 +48,11 @@ func TestHalfWrittenManifest(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			(&Manifests{Path: dir, Node: "n1"}).follow(t.Context(), changes, func(a Answer) { answers = append(answers, a) })
+			(&Manifests{Path: dir, Node: "n1"}).follow(t.Context(), changes, func(a Answer) {
+				mu.Lock()
+				defer mu.Unlock()
+				answers = append(answers, a)
+			})
 		}()
 		t.Cleanup(func() { <-done })
 		if got := last(); got.State != Known || len(got.Ignored) != 1 {
@@ -65,6 +76,8 @@ func TestHalfWrittenManifest(t *testing.T) {
 		if got := last(); got.State != Known || len(got.Pods) != 0 || len(got.Ignored) != 2 {
 			t.Errorf("broken for three seconds: %+v", got)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if len(answers) != 5 {
 			t.Errorf("read %d times", len(answers))
 		}
