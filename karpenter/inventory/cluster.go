@@ -245,7 +245,8 @@ func (r *clusterReader) unservedOwners() {
 		for _, ref := range pod.OwnerReferences {
 			gv, err := schema.ParseGroupVersion(ref.APIVersion)
 			kind := gv.WithKind(ref.Kind).GroupKind()
-			if err == nil && ref.Kind != "" && r.inv.shelves[kind] == nil {
+			// Pods of a DaemonSet of any group go with their node, whether or not the group is served.
+			if err == nil && ref.Kind != "" && ref.Kind != daemonSetKind.Kind && r.inv.shelves[kind] == nil {
 				open[kind] = true
 			}
 		}
