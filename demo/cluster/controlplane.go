@@ -95,6 +95,7 @@ func (c *controlPlane) writeFiles() error {
 	for _, id := range []struct{ name, user, group string }{
 		{"etcd", "etcd", ""},
 		{"kube-apiserver", "kube-apiserver", ""},
+		{"kube-apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"},
 		{"service-accounts", "service-accounts", ""},
 		{"admin", "rollcall-demo-admin", "system:masters"},
 		{"kube-controller-manager", "system:kube-controller-manager", ""},
@@ -141,6 +142,8 @@ func (c *controlPlane) apiServerArgs(etcdURL string, port int) []string {
 		"--service-account-signing-key-file=" + c.pki.keyFile("service-accounts"),
 		"--audit-policy-file=" + filepath.Join(c.dir, "audit-policy.yaml"), "--audit-log-path=" + filepath.Join(c.dir, "audit.log"),
 		"--egress-selector-config-file=" + egressFile(c.dir), "--kubelet-preferred-address-types=InternalIP",
+		"--kubelet-client-certificate=" + c.pki.crt("kube-apiserver-kubelet-client"),
+		"--kubelet-client-key=" + c.pki.keyFile("kube-apiserver-kubelet-client"),
 		"--profiling=false",
 	}
 }

@@ -13,10 +13,13 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	apitest "k8s.io/cri-api/pkg/apis/testing"
 	"k8s.io/klog/v2"
+	kubeletapp "k8s.io/kubernetes/cmd/kubelet/app"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	cadvisortest "k8s.io/kubernetes/pkg/kubelet/cadvisor/testing"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	"k8s.io/kubernetes/pkg/kubemark"
@@ -25,17 +28,18 @@ import (
 
 // kubeletFlags is what one kubelet is told on its command line.
 type kubeletFlags struct {
-	kubeconfig, name, root string
-	port, readOnlyPort     int
-	cpu                    int
-	memory                 string
-	pods                   int
-	staticPods             string
-	staticPodURL           string
-	bootID, providerID     string
-	labels                 map[string]string
-	taints                 []string
-	apiQPS, apiBurst       int
+	kubeconfig, clientCA string
+	name, root           string
+	port, readOnlyPort   int
+	cpu                  int
+	memory               string
+	pods                 int
+	staticPods           string
+	staticPodURL         string
+	bootID, providerID   string
+	labels               map[string]string
+	taints               []string
+	apiQPS, apiBurst     int
 }
 
 // newKubeletCommand is the real kubelet (sync loop, static pods, mirror client, admission) on a fake container runtime.
@@ -47,9 +51,10 @@ func newKubeletCommand() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the node's identity")
+	fs.StringVar(&f.clientCA, "client-ca-file", "", "certificate authority of those who may ask its server, the API server first")
 	fs.StringVar(&f.name, "name", "", "name of the node")
 	fs.StringVar(&f.root, "root-dir", "", "root directory")
-	fs.IntVar(&f.port, "port", 0, "port of its server on 127.0.0.1, for the API server")
+	fs.IntVar(&f.port, "port", 0, "port of its server on 127.0.0.1, which asks the API server who may what")
 	fs.IntVar(&f.readOnlyPort, "read-only-port", 0, "port of its plain server on 127.0.0.1, which answers /pods")
 	fs.IntVar(&f.cpu, "cpu", 2, "cores of the machine")
 	fs.StringVar(&f.memory, "memory", "4Gi", "memory of the machine")
@@ -104,6 +109,10 @@ func runKubelet(ctx context.Context, f *kubeletFlags) error {
 	flags.RootDirectory = f.root
 	settings.PodLogsDir = filepath.Join(f.root, "pod-logs")
 	settings.Address = "127.0.0.1"
+	// As kubeadm has it: nobody unknown, and the API server is asked about everybody else.
+	settings.Authentication.X509.ClientCAFile = f.clientCA
+	settings.Authentication.Anonymous.Enabled, settings.Authentication.Webhook.Enabled = false, true
+	settings.Authorization.Mode = kubeletconfig.KubeletAuthorizationModeWebhook
 	settings.StaticPodPath, settings.StaticPodURL = f.staticPods, f.staticPodURL
 	settings.HTTPCheckFrequency.Duration = time.Second
 	settings.RegistryPullQPS = 0 // no registry to spare: the runtime only pretends to pull
@@ -121,7 +130,16 @@ func runKubelet(ctx context.Context, f *kubeletFlags) error {
 		return fmt.Errorf("reading the certificate in %s: %w", f.kubeconfig, err)
 	}
 	hollow := kubemark.NewHollowKubelet(flags, settings, client, heartbeats, machine, images, runtime, cm.NewStubContainerManager())
-	hollow.KubeletDeps.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}
+	hollow.KubeletDeps.TLSConfig = &tls.Config{
+		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13, ClientAuth: tls.RequestClientCert,
+	}
+	// As cmd/kubelet/app/server.go does: without it the server would answer everybody.
+	auth, reload, err := kubeletapp.BuildAuth(types.NodeName(f.name), client, *settings)
+	if err != nil {
+		return fmt.Errorf("preparing to ask the API server who may use this kubelet: %w", err)
+	}
+	reload(ctx.Done())
+	hollow.KubeletDeps.Auth = auth
 	hollow.Run(ctx)
 	return nil
 }

@@ -257,7 +257,7 @@ func (s *supervisor) startKubelet(spec nodeSpec) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := startProcess(s.dir, s.lifeline, "kubelet-"+spec.Name, "kubelet", kubeletArgs(spec, kubeconfig, root, ports)...)
+	p, err := startProcess(s.dir, s.lifeline, "kubelet-"+spec.Name, "kubelet", kubeletArgs(spec, kubeconfig, s.plane.pki.crt("ca"), root, ports)...)
 	if err != nil {
 		return nil, err
 	}
@@ -266,9 +266,9 @@ func (s *supervisor) startKubelet(spec nodeSpec) (*node, error) {
 	return n, nil
 }
 
-func kubeletArgs(spec nodeSpec, kubeconfig, root string, ports []int) []string {
+func kubeletArgs(spec nodeSpec, kubeconfig, clientCA, root string, ports []int) []string {
 	args := []string{
-		"--kubeconfig=" + kubeconfig, "--name=" + spec.Name, "--root-dir=" + root,
+		"--kubeconfig=" + kubeconfig, "--client-ca-file=" + clientCA, "--name=" + spec.Name, "--root-dir=" + root,
 		fmt.Sprintf("--read-only-port=%d", ports[0]), fmt.Sprintf("--port=%d", ports[1]),
 		fmt.Sprintf("--cpu=%d", spec.CPU), "--memory=" + spec.Memory, fmt.Sprintf("--pods=%d", spec.Pods),
 		"--static-pods=" + spec.StaticPods, "--static-pod-url=" + spec.StaticPodURL,
