@@ -1,18 +1,21 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/rollcall-dev/rollcall/internal/livecluster"
@@ -138,40 +141,64 @@ func TestManifestDirectory(t *testing.T) {
 	l.published()
 }
 
-// The kubelet's /pods over TLS, with a token. Its first answer counts after twenty seconds.
+// The kubelet's /pods over TLS, with a token of which the kubelet asks the API server. Its first answer counts after twenty
+// seconds.
 func TestKubeletPods(t *testing.T) {
 	l := newLab(t, livecluster.Node{Name: "pods"})
 	l.manifest("proxy", "kube-system", "100m")
-	target := &url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(l.machine.Port)}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer secret" {
-			http.Error(w, "Forbidden", http.StatusForbidden)
-			return
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	ca, token := filepath.Join(t.TempDir(), "ca.crt"), filepath.Join(t.TempDir(), "token")
+	ca, other, token := filepath.Join(t.TempDir(), "ca.crt"), filepath.Join(t.TempDir(), "other.crt"), filepath.Join(t.TempDir(), "token")
 	write := func(file, content string) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(ca, pemOf(server))
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	write(ca, string(l.cluster.Config().CAData))
+	write(other, pemOf(server))
 	write(token, "wrong\n")
+	address := fmt.Sprintf("https://127.0.0.1:%d/pods", l.node().Status.DaemonEndpoints.KubeletEndpoint.Port)
+	ask := []string{"--pods-api-socket=", "--manifests=", "--kubelet-pods-url", address, "--kubelet-token-file", token}
 	// A kubelet that another authority vouches for is not believed.
-	other := filepath.Join(t.TempDir(), "other.crt")
-	write(other, string(l.cluster.Config().CAData))
-	impostor := l.agent("--pods-api-socket=", "--manifests=", "--kubelet-pods-url", server.URL+"/pods", "--kubelet-token-file", token,
-		"--kubelet-ca-file", other)
+	impostor := l.agent(append(ask, "--kubelet-ca-file", other)...)
 	impostor.says("certificate signed by unknown authority")
 	impostor.end()
-	a := l.agent("--pods-api-socket=", "--manifests=", "--kubelet-pods-url", server.URL+"/pods", "--kubelet-ca-file", ca, "--kubelet-token-file", token)
-	a.says("needs the right to get nodes/pods")
-	write(token, "secret\n")
+	a := l.agent(append(ask, "--kubelet-ca-file", ca)...)
+	a.says("(401 Unauthorized): it needs the right to get nodes/pods")
+	write(token, l.token("without-rights"))
+	a.says("(403 Forbidden): it needs the right to get nodes/pods")
+	l.grant("with-rights", "system:kubelet-api-admin")
+	write(token, l.token("with-rights"))
 	if set := l.published("kube-system/proxy-pods=100m"); set.Source != readiness.KubeletPods || set.Pods[0].Hash == "" {
 		t.Errorf("got %+v", set)
+	}
+}
+
+// token is one of a new account.
+func (l *lab) token(account string) string {
+	l.t.Helper()
+	accounts := l.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault)
+	_, err := accounts.Create(l.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	answer, err := accounts.CreateToken(l.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return answer.Status.Token
+}
+
+// grant gives the account the rights of the role.
+func (l *lab) grant(account, role string) {
+	l.t.Helper()
+	_, err := l.client.RbacV1().ClusterRoleBindings().Create(l.t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: account},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: account}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		l.t.Fatal(err)
 	}
 }
 
