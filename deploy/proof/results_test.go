@@ -67,15 +67,17 @@ rbac: {viewers: [{kind: ServiceAccount, name: person, namespace: default}]}
 	l.noneRefused("person", personDoor)
 }
 
-// startBeside starts the agent of a machine, which asks the kubelet's socket.
-func (l *lab) startBeside(m *livecluster.Machine, kubeconfig string) {
+// startBeside starts the agent of a machine, which asks the kubelet's socket unless the flags say otherwise.
+func (l *lab) startBeside(m *livecluster.Machine, kubeconfig string, flags ...string) *liverollcall.Program {
 	l.Helper()
 	bootID := filepath.Join(l.TempDir(), "boot_id")
 	l.must(os.WriteFile(bootID, []byte(boot+"\n"), 0o600))
-	p, err := l.programs().Start(liverollcall.Agent, "agent-of-"+m.Name, "--kubeconfig", kubeconfig, "--node-name", m.Name, "--boot-id-file", bootID,
-		"--pods-api-socket", filepath.Join(m.Root, "pods-api", "pods-api.sock"), "--manifests", m.StaticPods)
+	usual := []string{"--kubeconfig", kubeconfig, "--node-name", m.Name, "--boot-id-file", bootID,
+		"--pods-api-socket", filepath.Join(m.Root, "pods-api", "pods-api.sock"), "--manifests", m.StaticPods}
+	p, err := l.programs().Start(liverollcall.Agent, "agent-of-"+m.Name, append(usual, flags...)...)
 	l.must(err)
 	l.Cleanup(p.Stop)
+	return p
 }
 
 // workloads puts a bare pod and pods of a Deployment and a DaemonSet on the machine, and waits until they run.

@@ -178,10 +178,51 @@ func TestPersonNeedsTheRolesAndNoMore(t *testing.T) {
 	l.onlyUsed(used, l.rights("rollcall-viewer"))
 }
 
-func person() *unstructured.Unstructured {
+func person() *unstructured.Unstructured { return serviceAccount("person") }
+
+func serviceAccount(name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "person", "namespace": "default"},
+		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": name, "namespace": "default"},
 	}}
+}
+
+// Who may view a namespace sees its losses and no other's, by a role that the API server adds to its own; without that role's
+// rule they are told what they may not.
+func TestViewersOfANamespaceSeeItsLosses(t *testing.T) {
+	const namespace = "proof-viewed"
+	l := newLab(t, "")
+	l.makeNamespace(namespace)
+	l.install(serviceAccount("looker"))
+	l.install(&unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": map[string]any{"name": "looker", "namespace": namespace},
+		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+		"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": "looker", "namespace": "default"}},
+	}})
+	role := l.roles("rollcall-podlosses-view")[0]
+	who, rule := l.unbound("default", "looker"), rulesOf(t, role)[0]
+	used := map[right]bool{}
+	asks := func() string {
+		d, kubeconfig := l.through(who)
+		said := l.ask(kubeconfig, "losses", "--namespace", namespace) + l.ask(kubeconfig, "losses")
+		for _, r := range d.used() {
+			used[r] = true
+		}
+		return said
+	}
+	here, everywhere := "podlosses in namespace "+namespace, "podlosses of all namespaces"
+
+	l.may(who, rule, namespace, true)
+	if said := asks(); strings.Contains(said, here) || !strings.Contains(said, everywhere) {
+		t.Errorf("with the right to %s the answers are:\n%s", join(rightsOf(rule)), said)
+	}
+	if !used[right{"list", losses.Group, losses.Resource}] {
+		t.Errorf("losses uses %s", join(sorted(used)))
+	}
+	l.setRules(role, nil)
+	l.may(who, rule, namespace, false)
+	if said := asks(); !strings.Contains(said, here) {
+		t.Errorf("without the right to %s the answers are:\n%s", join(rightsOf(rule)), said)
+	}
 }
 
 // questions are what a person asks, each a command line.

@@ -118,10 +118,7 @@ func TestPersonWithoutOneRule(t *testing.T) {
 // The same of one who has the role in the controller's namespace alone, and watches the stream.
 func TestWatcherWithoutOneRule(t *testing.T) {
 	l := newLab(t, withController)
-	watcher := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "watcher", "namespace": "default"},
-	}}
-	l.install(watcher)
+	l.install(serviceAccount("watcher"))
 	l.install(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": map[string]any{"name": "watcher", "namespace": system},
 		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "rollcall-viewer"},
