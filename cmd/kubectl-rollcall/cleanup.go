@@ -20,8 +20,8 @@ const cleanupLong = `Remove what rollcall left in the cluster: its annotations o
 the controller's Lease. Uninstall first, the container in Karpenter's pod included: a controller or an agent that runs writes
 them again.
 
-A condition of another type is found by who wrote it, the Lease in whatever namespace it is. Only a taint or a Lease of another name has
-to be given.
+A condition of another type is found by who wrote it, the Lease in whatever namespace it is. Only a taint or a Lease of another
+name has to be given.
 
 The installation itself (Deployment, DaemonSet, roles, policies, the CRD) is not touched, nor is a taint on a node.`
 

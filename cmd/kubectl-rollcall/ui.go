@@ -95,13 +95,13 @@ func waitBriefly(running *sync.WaitGroup) {
 
 // open returns what opens the stream, and what people should know of who is behind it.
 func (o *uiOptions) open(ctx context.Context, running *sync.WaitGroup) (stream.Dialer, string, error) {
-	mode := "the cluster's controller"
+	mode := tui.ModeCluster
 	switch {
 	case o.local:
 		dialer, err := o.startLocal(ctx, running)
-		return dialer, "a controller in this process", err
+		return dialer, tui.ModeLocal, err
 	case o.replay != "":
-		mode = "a recording"
+		mode = tui.ModeRecording
 	case o.address != "":
 		mode = "the controller at " + o.address
 	}
