@@ -1,7 +1,7 @@
-// Package losses owns the durable record of what was lost (DESIGN.md section 5): PodLoss objects that are opened when a pod
-// is marked, or should be and cannot, closed when it is lost, withdrawn when its marker is cleared, and bounded by age and number; and since when
-// such records can be trusted. It never marks a pod, never changes one, and keeps nobody waiting: what it is told is
-// written later, by goroutines of its own.
+// Package losses owns the durable record of what was lost (DESIGN.md section 5): PodLoss objects, opened when a pod is marked
+// or should be and cannot, closed when it is lost, withdrawn when its marker is cleared, bounded by age and number; and
+// since when such records can be trusted. It never marks a pod, never changes one, and keeps nobody waiting: what it is told
+// is written later, by goroutines of its own.
 package losses
 
 import (
