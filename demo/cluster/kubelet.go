@@ -15,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	apitest "k8s.io/cri-api/pkg/apis/testing"
 	"k8s.io/klog/v2"
 	kubeletapp "k8s.io/kubernetes/cmd/kubelet/app"
+	"k8s.io/kubernetes/cmd/kubelet/app/options"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	cadvisortest "k8s.io/kubernetes/pkg/kubelet/cadvisor/testing"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
@@ -80,10 +82,6 @@ func runKubelet(ctx context.Context, f *kubeletFlags) error {
 	if err != nil {
 		return fmt.Errorf("reading --memory %q: %w", f.memory, err)
 	}
-	registerWith, _, err := taints.ParseTaints(f.taints)
-	if err != nil {
-		return fmt.Errorf("reading --taint: %w", err)
-	}
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
 	if err != nil {
 		return err
@@ -99,12 +97,36 @@ func runKubelet(ctx context.Context, f *kubeletFlags) error {
 	if err != nil {
 		return err
 	}
+	flags, settings, err := f.configuration()
+	if err != nil {
+		return err
+	}
+	images := apitest.NewFakeImageService()
+	machine := &machine{Fake: cadvisortest.Fake{NodeName: f.name}, cores: f.cpu, memory: uint64(memory.Value()), bootID: f.bootID}
+	runtime := newFakeRuntime()
+	if err := runtime.serveStreams(); err != nil {
+		return err
+	}
+	hollow := kubemark.NewHollowKubelet(flags, settings, client, heartbeats, machine, images, runtime, cm.NewStubContainerManager())
+	if err := guard(ctx, hollow, config, client); err != nil {
+		return err
+	}
+	hollow.Run(ctx)
+	return nil
+}
+
+// configuration is what kubemark's kubelets have, with what the command line says.
+func (f *kubeletFlags) configuration() (*options.KubeletFlags, *kubeletconfig.KubeletConfiguration, error) {
+	registerWith, _, err := taints.ParseTaints(f.taints)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading --taint: %w", err)
+	}
 	flags, settings := kubemark.GetHollowKubeletConfig(&kubemark.HollowKubeletOptions{
 		NodeName: f.name, KubeletPort: f.port, KubeletReadOnlyPort: f.readOnlyPort, MaxPods: f.pods, NodeLabels: f.labels, RegisterWithTaints: registerWith,
 	})
 	// The configuration comes with temporary directories of its own, which nobody would remove.
 	if err := os.RemoveAll(flags.RootDirectory); err != nil {
-		return err
+		return nil, nil, err
 	}
 	flags.RootDirectory = f.root
 	settings.PodLogsDir = filepath.Join(f.root, "pod-logs")
@@ -119,28 +141,26 @@ func runKubelet(ctx context.Context, f *kubeletFlags) error {
 	if f.providerID != "" {
 		settings.ProviderID = f.providerID
 	}
-	images := apitest.NewFakeImageService()
-	machine := &machine{Fake: cadvisortest.Fake{NodeName: f.name}, cores: f.cpu, memory: uint64(memory.Value()), bootID: f.bootID}
-	runtime := newFakeRuntime()
-	if err := runtime.serveStreams(); err != nil {
-		return err
-	}
+	return flags, settings, nil
+}
+
+// guard has the kubelet's server show a certificate and ask who may use it, as cmd/kubelet/app/server.go does: otherwise it
+// would answer everybody.
+func guard(ctx context.Context, hollow *kubemark.HollowKubelet, config *rest.Config, client clientset.Interface) error {
 	certificate, err := tls.X509KeyPair(config.CertData, config.KeyData) // serves as well as it identifies: see pki.issue
 	if err != nil {
-		return fmt.Errorf("reading the certificate in %s: %w", f.kubeconfig, err)
+		return fmt.Errorf("reading the kubelet's certificate: %w", err)
 	}
-	hollow := kubemark.NewHollowKubelet(flags, settings, client, heartbeats, machine, images, runtime, cm.NewStubContainerManager())
 	hollow.KubeletDeps.TLSConfig = &tls.Config{
 		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13, ClientAuth: tls.RequestClientCert,
 	}
-	// As cmd/kubelet/app/server.go does: without it the server would answer everybody.
-	auth, reload, err := kubeletapp.BuildAuth(types.NodeName(f.name), client, *settings)
+	node := types.NodeName(hollow.KubeletFlags.HostnameOverride)
+	auth, reload, err := kubeletapp.BuildAuth(node, client, *hollow.KubeletConfiguration)
 	if err != nil {
 		return fmt.Errorf("preparing to ask the API server who may use this kubelet: %w", err)
 	}
 	reload(ctx.Done())
 	hollow.KubeletDeps.Auth = auth
-	hollow.Run(ctx)
 	return nil
 }
 
