@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/livecluster"
 )
 
 // binary is the built program; the tests here go through it as a user does.
@@ -22,12 +24,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	binary = filepath.Join(dir, "kubectl-rollcall")
-	build := exec.Command("go", "build", "-o", binary, ".")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	status := 1
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "building kubectl-rollcall:", err)
+	if binary, err = livecluster.Executable(context.Background(), dir, "./cmd/kubectl-rollcall"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 	} else {
 		status = m.Run()
 	}

@@ -35,13 +35,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	binary = filepath.Join(dir, "rollcall-agent")
-	build := exec.Command("go", "build", "-trimpath", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	status := 1
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "building rollcall-agent:", err)
+	if binary, err = livecluster.Executable(context.Background(), dir, "./cmd/rollcall-agent"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 	} else {
 		status = m.Run()
 	}

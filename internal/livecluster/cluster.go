@@ -254,13 +254,13 @@ func Shared(t TB) *Cluster {
 
 // Executable builds the command in package (a path below the repository's root, such as "./cmd/rollcall-controller") into
 // a temporary directory of the caller's and returns its path.
-func Executable(ctx context.Context, dir, pkg string, buildFlags ...string) (string, error) {
+func Executable(ctx context.Context, dir, pkg string) (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
 	}
 	binary := filepath.Join(dir, filepath.Base(pkg))
-	return binary, compile(ctx, root, binary, pkg, buildFlags...)
+	return binary, compile(ctx, root, binary, pkg)
 }
 
 // Tool builds one of the modules below tools/, such as "kubectl", into a directory of the caller's and returns the binary's path.
@@ -273,10 +273,12 @@ func Tool(ctx context.Context, dir, name string) (string, error) {
 	return binary, compile(ctx, filepath.Join(root, "tools", name), binary, ".")
 }
 
-// compile builds a package of the module in that directory.
-func compile(ctx context.Context, module, binary, pkg string, buildFlags ...string) error {
-	args := append([]string{"build", "-o", binary}, buildFlags...)
-	out, err := goCommand(ctx, module, append(args, pkg)...).CombinedOutput()
+// compile builds a package of the module in that directory, in pure Go, as it is shipped. It has go run copy what it would
+// run: go keeps that in its cache, while go build links anew each time, and ten packages of tests want the same programs.
+func compile(ctx context.Context, module, binary, pkg string) error {
+	cmd := goCommand(ctx, module, "run", "-exec", "cp", pkg, binary)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("the build of %s was cut off: %w", filepath.Base(binary), context.Cause(ctx))
 	}
