@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/livecluster"
 	"github.com/rollcall-dev/rollcall/internal/liverollcall"
 )
 
@@ -32,7 +32,7 @@ type controller struct {
 // startController starts one as an administrator, with further flags.
 func (l *lab) startController(binaries *liverollcall.Binaries, name string, flags ...string) *controller {
 	l.Helper()
-	c := &controller{address: freeAddress(l.T)}
+	c := &controller{address: l.freeAddress()}
 	usual := []string{"--kubeconfig", l.cluster.Kubeconfig(), "--health-address", c.address, "--stream-address=", "--leader-elect-namespace=kube-system", "--leader-elect-name=" + name}
 	var err error
 	c.Program, err = binaries.Start(liverollcall.Controller, name, append(usual, flags...)...)
@@ -41,14 +41,11 @@ func (l *lab) startController(binaries *liverollcall.Binaries, name string, flag
 	return c
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
+func (l *lab) freeAddress() string {
+	l.Helper()
+	ports, err := livecluster.FreePorts(1)
+	l.must(err)
+	return fmt.Sprintf("127.0.0.1:%d", ports[0])
 }
 
 // scrape waits until the controller's metrics have all the lines, and writes them to a file.

@@ -96,7 +96,7 @@ func (s *site) start(pod *corev1.Pod, program string) {
 	}
 	own := []string{"--kubeconfig", s.kubeconfig(pod)}
 	if program == liverollcall.Controller {
-		own = append(own, "--health-address", freeAddress(s.T), "--stream-address=")
+		own = append(own, "--health-address", s.freeAddress(), "--stream-address=")
 	}
 	var args []string
 	for _, arg := range container.Args {

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -68,10 +67,23 @@ func Run(ctx context.Context, o Options) error {
 	return run(ctx, m, tea.WithInput(o.In), tea.WithOutput(out), tea.WithAltScreen())
 }
 
+// run ends with ctx as it ends with a key. tea.WithContext would not do: a program that is killed closes its input beneath its
+// reader, which may by then read another file of the same number (Program.shutdown, v1.3.10).
 func run(ctx context.Context, m *model, how ...tea.ProgramOption) error {
-	how = append(how, tea.WithContext(ctx), tea.WithoutSignalHandler())
-	_, err := tea.NewProgram(m, how...).Run()
-	if err != nil && (ctx.Err() == nil || !errors.Is(err, tea.ErrProgramKilled)) {
+	program := tea.NewProgram(m, append(how, tea.WithoutSignalHandler())...)
+	ended, waited := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(waited)
+		select {
+		case <-ctx.Done():
+			program.Quit() // no-op once the program has ended
+		case <-ended:
+		}
+	}()
+	_, err := program.Run()
+	close(ended)
+	<-waited
+	if err != nil {
 		return fmt.Errorf("showing the live view: %w", err)
 	}
 	return nil

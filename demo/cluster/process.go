@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -55,17 +57,27 @@ func (p *process) kill() {
 	<-p.done
 }
 
+// Ports are chosen below those that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere), and below
+// NodePorts: between freePorts and the start of who listens, a connection could else be given one of them.
+const firstPort, endOfPorts = 10_000, 30_000
+
 // freePorts returns n ports of 127.0.0.1 that nobody uses. They are held together while they are chosen, so that none is
-// given twice.
+// chosen twice, and chosen at random, so that clusters started at once do not choose the same.
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, 0, n)
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+	for range 100 + n {
+		port := firstPort + rand.IntN(endOfPorts-firstPort)
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("looking for a free port: %w", err)
 		}
 		defer listener.Close()
-		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
+		}
 	}
-	return ports, nil
+	return nil, fmt.Errorf("no %d ports of 127.0.0.1 between %d and %d are free", n, firstPort, endOfPorts)
 }

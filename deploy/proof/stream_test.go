@@ -3,7 +3,7 @@ package proof
 import (
 	"context"
 	"fmt"
-	"net"
+	"strconv"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -39,11 +39,9 @@ func (l *lab) newStage(name string) *stage {
 		return err == nil && pod.Status.Phase == corev1.PodRunning, err
 	})
 	l.lease(pod.Name)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := livecluster.FreePorts(1)
 	l.must(err)
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	l.must(err)
-	l.must(listener.Close())
+	port := strconv.Itoa(ports[0])
 	p, err := l.programs().Start(liverollcall.Controller, "controller-in-"+name, "--kubeconfig", l.cluster.Kubeconfig(), "--leader-elect=false", "--dry-run",
 		"--health-address=", "--stream-address=127.0.0.1:"+port)
 	l.must(err)

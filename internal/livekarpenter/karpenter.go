@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -106,10 +105,11 @@ func install(ctx context.Context, client dynamic.Interface, binary string) error
 }
 
 func (k *Karpenter) run(ctx context.Context, cluster *livecluster.Cluster, binary string) error {
-	metrics, health, err := freePorts()
+	ports, err := livecluster.FreePorts(2)
 	if err != nil {
 		return err
 	}
+	metrics, health := ports[0], ports[1]
 	if k.log, err = os.Create(filepath.Join(cluster.Dir(), "karpenter.log")); err != nil {
 		return err
 	}
@@ -165,18 +165,4 @@ func (k *Karpenter) lastLines() []byte {
 	}
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	return bytes.Join(lines[max(0, len(lines)-10):], []byte("\n"))
-}
-
-// freePorts finds two ports that are free now.
-func freePorts() (first, second int, err error) {
-	var ports [2]int
-	for i := range ports {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, 0, err
-		}
-		defer listener.Close()
-		ports[i] = listener.Addr().(*net.TCPAddr).Port
-	}
-	return ports[0], ports[1], nil
 }

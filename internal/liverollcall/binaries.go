@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -44,10 +43,11 @@ func Build(ctx context.Context, dir string, programs ...string) (*Binaries, erro
 
 // Controller starts a rollcall-controller as an administrator and waits until it says that it is ready.
 func (b *Binaries) Controller(ctx context.Context, cluster *livecluster.Cluster, flags ...string) (*Program, error) {
-	health, err := freeAddress()
+	ports, err := livecluster.FreePorts(1)
 	if err != nil {
 		return nil, err
 	}
+	health := fmt.Sprintf("127.0.0.1:%d", ports[0])
 	usual := []string{"--kubeconfig", cluster.Kubeconfig(), "--health-address", health, "--leader-elect-namespace", "kube-system"}
 	p, err := b.Start(Controller, Controller, append(usual, flags...)...)
 	if err != nil {
@@ -113,14 +113,4 @@ func (b *Binaries) Ask(ctx context.Context, cluster *livecluster.Cluster, args .
 		return nil, fmt.Errorf("kubectl rollcall %q: %w: %s", args, err, out)
 	}
 	return out, nil
-}
-
-// freeAddress finds an address of this machine that nobody listens on now.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("looking for a free port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }
