@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,13 +11,6 @@ import (
 
 // TestBadInput: what a user gets wrong ends at once, with the exit status of its kind and a message that says what to do.
 func TestBadInput(t *testing.T) {
-	dir := t.TempDir()
-	broken := filepath.Join(dir, "broken")
-	if err := os.WriteFile(broken, []byte("clusters: [unclosed"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("KUBECONFIG", filepath.Join(dir, "absent"))
-	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for name, tc := range map[string]struct {
 		args   []string
 		status int
@@ -39,12 +33,6 @@ func TestBadInput(t *testing.T) {
 		"effect of readiness taint":  {[]string{"--readiness-taint=a/b:NoWay"}, exitUsage, []string{`"NoWay"`, "NoExecute"}},
 		"type of condition":          {[]string{"--condition=a b"}, exitUsage, []string{"--condition", "readiness.example.com/StaticPodsMirrored"}},
 		"negative settle time":       {[]string{"--settle=-1s"}, exitUsage, []string{"--settle", "cannot be negative"}},
-		"no kubeconfig at all":       {nil, exitError, []string{"no cluster is configured", "--kubeconfig"}},
-		"absent kubeconfig":          {[]string{"--kubeconfig=" + filepath.Join(dir, "absent")}, exitError, []string{"no such file", "--kubeconfig"}},
-		"broken kubeconfig":          {[]string{"--kubeconfig=" + broken}, exitError, []string{broken, "--kubeconfig"}},
-		"kubeconfig is a directory":  {[]string{"--kubeconfig=" + dir}, exitError, []string{"is a directory"}},
-		"unknown context":            {[]string{"--kubeconfig=" + aKubeconfig(t, "https://127.0.0.1:1"), "--context=nowhere"}, exitError, []string{"nowhere"}},
-		"address that is taken":      {[]string{"--kubeconfig=" + aKubeconfig(t, "https://127.0.0.1:1"), "--health-address=256.0.0.1:1"}, exitError, []string{"--health-address"}},
 		"help":                       {[]string{"--help"}, exitOK, []string{"--interruption-taint", "--leader-elect", "--kubeconfig"}},
 		"version":                    {[]string{"--version"}, exitOK, []string{"version"}},
 	} {
@@ -56,6 +44,41 @@ func TestBadInput(t *testing.T) {
 			for _, text := range tc.says {
 				if !strings.Contains(out.String(), text) {
 					t.Errorf("does not say %q:\n%s", text, out.String())
+				}
+			}
+		})
+	}
+}
+
+// TestCannotStart: so does what turns out to be wrong once the controller starts. Each is a process of its own: where the client
+// libraries log to is one variable of a process, which goroutines of theirs that other tests left may still read.
+func TestCannotStart(t *testing.T) {
+	dir := t.TempDir()
+	broken := filepath.Join(dir, "broken")
+	if err := os.WriteFile(broken, []byte("clusters: [unclosed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		says []string
+	}{
+		"no kubeconfig at all":      {nil, []string{"no cluster is configured", "--kubeconfig"}},
+		"absent kubeconfig":         {[]string{"--kubeconfig=" + filepath.Join(dir, "absent")}, []string{"no such file", "--kubeconfig"}},
+		"broken kubeconfig":         {[]string{"--kubeconfig=" + broken}, []string{broken, "--kubeconfig"}},
+		"kubeconfig is a directory": {[]string{"--kubeconfig=" + dir}, []string{"is a directory"}},
+		"unknown context":           {[]string{"--kubeconfig=" + aKubeconfig(t, "https://127.0.0.1:1"), "--context=nowhere"}, []string{"nowhere"}},
+		"address that is taken":     {[]string{"--kubeconfig=" + aKubeconfig(t, "https://127.0.0.1:1"), "--health-address=256.0.0.1:1"}, []string{"--health-address"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			controller := exec.CommandContext(t.Context(), os.Args[0], tc.args...)
+			controller.Env = append(os.Environ(), asProcess+"=1", "KUBECONFIG="+filepath.Join(dir, "absent"), "KUBERNETES_SERVICE_HOST=")
+			out, err := controller.CombinedOutput()
+			if status := controller.ProcessState.ExitCode(); status != exitError {
+				t.Errorf("exit status %d, want %d (%v)", status, exitError, err)
+			}
+			for _, text := range tc.says {
+				if !strings.Contains(string(out), text) {
+					t.Errorf("does not say %q:\n%s", text, out)
 				}
 			}
 		})

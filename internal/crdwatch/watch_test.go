@@ -113,8 +113,9 @@ func (b *bench) serve(served bool, answer error) {
 	b.served, b.answer = served, answer
 }
 
-// breakWatch ends the watch, as an API server does every few minutes.
-func (b *bench) breakWatch() {
+// breakWatch ends the watch, as an API server does every few minutes, which answers so from then on. It waits for the watch
+// first: one that is not yet asked for would get the answer instead.
+func (b *bench) breakWatch(served bool, answer error) {
 	b.t.Helper()
 	b.eventually("a watch", func() bool {
 		b.mu.Lock()
@@ -122,6 +123,7 @@ func (b *bench) breakWatch() {
 		if b.stream == nil {
 			return false
 		}
+		b.served, b.answer = served, answer
 		b.stream.Stop()
 		b.stream = nil
 		return true
@@ -180,8 +182,7 @@ func TestComesAndGoes(t *testing.T) {
 		t.Errorf("index has %v", got)
 	}
 
-	b.serve(false, apierrors.NewNotFound(gadgets.GroupResource(), ""))
-	b.breakWatch()
+	b.breakWatch(false, apierrors.NewNotFound(gadgets.GroupResource(), ""))
 	b.is(Absent)
 	b.eventually("what was there is gone", func() bool { return !b.heard("one") && len(b.gadgets.List()) == 0 })
 	b.serve(true, nil)
@@ -225,8 +226,7 @@ func TestNotFoundWhileServed(t *testing.T) {
 	b.make("one", "big")
 	b.serve(true, nil)
 	b.eventually("an added object", func() bool { return b.heard("one") })
-	b.serve(true, apierrors.NewNotFound(gadgets.GroupResource(), ""))
-	b.breakWatch()
+	b.breakWatch(true, apierrors.NewNotFound(gadgets.GroupResource(), ""))
 	b.eventually("the list is tried again", func() bool {
 		lists := 0
 		for _, action := range b.dynamic.Actions() {
