@@ -84,12 +84,18 @@ type conn struct {
 	connection httpstream.Connection
 }
 
-// Read reports at the end what the kubelet said, if it said anything: nobody listens at the port, mostly.
+// lastWords is how long the kubelet may take to say why the data ended.
+const lastWords = time.Second
+
+// Read reports at the end what the kubelet said, if it said anything: nobody listens at the port, mostly. Some
+// runtimes wait for this end to close its half first, and say nothing until then.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.data.Read(p)
 	if err != io.EOF {
 		return n, err
 	}
+	_ = c.data.Close()
+	defer time.AfterFunc(lastWords, func() { _ = c.connection.Close() }).Stop()
 	said, _ := io.ReadAll(io.LimitReader(c.said, 1024)) // a stream that breaks has said nothing
 	if len(said) > 0 {
 		return n, errors.New(strings.TrimSpace(string(said)))
