@@ -71,19 +71,8 @@ func Run(ctx context.Context, o Options) error {
 // reader, which may by then read another file of the same number (Program.shutdown, v1.3.10).
 func run(ctx context.Context, m *model, how ...tea.ProgramOption) error {
 	program := tea.NewProgram(m, append(how, tea.WithoutSignalHandler())...)
-	ended, waited := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(waited)
-		select {
-		case <-ctx.Done():
-			program.Quit() // no-op once the program has ended
-		case <-ended:
-		}
-	}()
-	_, err := program.Run()
-	close(ended)
-	<-waited
-	if err != nil {
+	defer context.AfterFunc(ctx, program.Quit)() // Quit does nothing once the program has ended
+	if _, err := program.Run(); err != nil {
 		return fmt.Errorf("showing the live view: %w", err)
 	}
 	return nil
