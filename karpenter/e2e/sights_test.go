@@ -129,6 +129,23 @@ func (a *act) latest(kind, name string) (last sight) {
 	return last
 }
 
+// takenBack is how often Karpenter took its taint off the node again.
+func (a *act) takenBack(node string) (times int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var last sight
+	for _, s := range a.seen {
+		if s.kind != "Node" || s.name != node {
+			continue
+		}
+		if last.tainted && !s.tainted {
+			times++
+		}
+		last = s
+	}
+	return times
+}
+
 // markers is the story of a pod's markers: each state and cause once, as it changed; "-" for none.
 func (a *act) markers(pod string) (story []string) {
 	a.mu.Lock()

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,7 +58,7 @@ func TestConsolidation(t *testing.T) {
 	a.await("the NodeClaim's deletion", isClaim(claim, deleting))
 	a.await("the eviction", isPod("bare", evicted))
 	a.committedBeforeEviction("bare")
-	t.Logf("markers of the pod: %v", a.markers("bare"))
+	t.Logf("markers of the pod: %v, taint taken back %d times", a.markers("bare"), a.takenBack(node))
 }
 
 // committedBeforeEviction checks that a pod's marker was last Committed by a deletion of Karpenter's and is still there at its end.
@@ -85,8 +86,15 @@ func TestDrift(t *testing.T) {
 	}
 	a.await("the NodeClaim's deletion", isClaim(claim, deleting))
 	a.committedBeforeEviction("bare")
-	if story := a.markers("bare"); !slices.Equal(story, []string{"-", voluntary, "Committed"}) {
-		t.Errorf("markers %v", story)
+	// Karpenter may try more than once: each time it takes its taint back the mark may go too.
+	story := a.markers("bare")
+	for range a.takenBack(node) {
+		if len(story) > 3 && slices.Equal(story[:2], []string{"-", voluntary}) {
+			story = story[2:]
+		}
+	}
+	if !slices.Equal(story, []string{"-", voluntary, "Committed"}) {
+		t.Errorf("markers %v\n%s\n%s", a.markers("bare"), a.story(), strings.Join(a.log.lines(a.name+"/bare"), "\n"))
 	}
 }
 
