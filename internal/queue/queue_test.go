@@ -249,8 +249,9 @@ func TestNothingIsAddedAfterTheEnd(t *testing.T) {
 			t.Error(err)
 		}
 		q.Add(stormKey(2))
-		if total := q.Totals(); total.Known != 1 || total.Added != 1 || total.Done != 1 || len(s.order) != 0 {
-			t.Errorf("%+v and runs of %v, want one key that is handed out and dropped", total, s.order)
+		// A worker may have begun the first key before Run heard of the end.
+		if total := q.Totals(); total.Known != 1 || total.Added != 1 || total.Done != 1 || len(s.order) > 1 {
+			t.Errorf("%+v and runs of %v, want one key that is handed out", total, s.order)
 		}
 	})
 }
