@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -236,22 +237,26 @@ func TestTheWorkqueuesMetricsAreKept(t *testing.T) {
 	})
 }
 
-// TestNothingIsAddedAfterTheEnd adds keys to a queue that was stopped: client-go drops them, and so does the record.
+// TestNothingIsAddedAfterTheEnd stops a queue while a key is worked on: that one is finished, the one that waits is handed
+// out and dropped, and one that is added later is dropped by client-go, and so by the record.
 func TestNothingIsAddedAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{}
 		q := New(Options{})
 		q.Handle(s, "k")
-		stop := make(chan struct{})
-		close(stop)
 		q.Add(stormKey(1))
-		if err := q.Run(t.Context(), stop, 1); err != nil {
+		q.Add(stormKey(2))
+		stop, ran := make(chan struct{}), make(chan error, 1)
+		go func() { ran <- q.Run(t.Context(), stop, 1) }()
+		synctest.Wait() // the worker is in the first key
+		close(stop)
+		if err := <-ran; err != nil {
 			t.Error(err)
 		}
-		q.Add(stormKey(2))
-		// A worker may have begun the first key before Run heard of the end.
-		if total := q.Totals(); total.Known != 1 || total.Added != 1 || total.Done != 1 || len(s.order) > 1 {
-			t.Errorf("%+v and runs of %v, want one key that is handed out", total, s.order)
+		q.Add(stormKey(3))
+		total := q.Totals()
+		if total.Known != 2 || total.Added != 2 || total.Done != 2 || !slices.Equal(s.order, []string{stormKey(1).Name}) {
+			t.Errorf("%+v and runs of %v, want the first key run and the second dropped", total, s.order)
 		}
 	})
 }
