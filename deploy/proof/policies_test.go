@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/rollcall-dev/rollcall/internal/domain"
 	"github.com/rollcall-dev/rollcall/readiness"
@@ -283,10 +284,9 @@ func TestPolicyOfTheControllerOnNodes(t *testing.T) {
 			o.busy("mine")
 			mine := o.nodeName("mine")
 			controller := l.as(l.bound(system, "rollcall-controller", home))
-			object, err := l.client.CoreV1().Nodes().Get(t.Context(), mine, metav1.GetOptions{})
-			l.must(err)
-			apply, err := readiness.ApplyCondition(object, corev1.NodeCondition{Type: readiness.DefaultCondition, Status: "True", Reason: "Proof"})
-			l.must(err)
+			apply := func(object *corev1.Node) ([]byte, error) {
+				return readiness.ApplyCondition(object, corev1.NodeCondition{Type: readiness.DefaultCondition, Status: "True", Reason: "Proof"})
+			}
 			taints := func(change func([]corev1.Taint) []corev1.Taint) func(context.Context, kubernetes.Interface) error {
 				return l.retaint(mine, change)
 			}
@@ -302,7 +302,7 @@ func TestPolicyOfTheControllerOnNodes(t *testing.T) {
 			}
 			l.enforced(controller, status(mine, `{"metadata":{"labels":{"a":"b"}}}`))
 			l.try([]attempt{
-				{"the condition, as it applies it", controller, patchOf(mine, types.ApplyPatchType, string(apply), "status"), ""},
+				{"the condition, as it applies it", controller, l.asRead(mine, types.ApplyPatchType, apply, "status"), ""},
 				{"an annotation under rollcall.dev/", controller, status(mine, `{"metadata":{"annotations":{"rollcall.dev/a":"b"}}}`), ""},
 				{"the condition Ready", controller, status(mine, condition("Ready")), only},
 				{"another's condition taken away", controller, status(mine, `{"status":{"conditions":[{"$patch":"delete","type":"MemoryPressure"}]}}`), only},
@@ -327,23 +327,32 @@ func TestPolicyOfTheControllerOnNodes(t *testing.T) {
 	}
 }
 
-// retaint sends a Node's taints changed, and the annotation that goes with their release. They are read at that moment:
-// Kubernetes taints a Node without a kubelet, too.
-func (l *lab) retaint(node string, change func([]corev1.Taint) []corev1.Taint) func(context.Context, kubernetes.Interface) error {
+// asRead sends a patch made from the Node as it is at that moment, and again where somebody wrote in between: Kubernetes
+// writes to a Node without a kubelet, too.
+func (l *lab) asRead(node string, kind types.PatchType, patch func(*corev1.Node) ([]byte, error), subresource ...string) func(context.Context, kubernetes.Interface) error {
 	return func(ctx context.Context, by kubernetes.Interface) error {
-		object, err := l.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		text, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"annotations": map[string]any{domain.Released: string(object.UID)}},
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			object, err := l.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			text, err := patch(object)
+			if err != nil {
+				return err
+			}
+			return patchOf(node, kind, string(text), subresource...)(ctx, by)
+		})
+	}
+}
+
+// retaint sends a Node's taints changed, and the annotation that goes with their release.
+func (l *lab) retaint(node string, change func([]corev1.Taint) []corev1.Taint) func(context.Context, kubernetes.Interface) error {
+	return l.asRead(node, types.MergePatchType, func(object *corev1.Node) ([]byte, error) {
+		return json.Marshal(map[string]any{
+			"metadata": map[string]any{"resourceVersion": object.ResourceVersion, "annotations": map[string]any{domain.Released: string(object.UID)}},
 			"spec":     map[string]any{"taints": change(object.Spec.Taints)},
 		})
-		if err != nil {
-			return err
-		}
-		return patchOf(node, types.MergePatchType, string(text))(ctx, by)
-	}
+	})
 }
 
 // The policies hold no mistake that the API server's own check of their expressions finds.
